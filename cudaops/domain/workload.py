@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Discriminator
 
 from cudaops.domain.base import Dim3, Record
 
@@ -42,6 +42,19 @@ ELEMENT_BYTES: dict[Element, int] = {
 FLOATING: frozenset[Element] = frozenset({"f16", "bf16", "f32", "f64"})
 
 
+class Field(Record):
+    """One number in a structure."""
+
+    path: str
+    """As C++ names it, from the structure: `pos.x`, `v[2]`."""
+    element: Element
+    at_bytes: int
+    """Where it stands in the structure."""
+    wide_at_bytes: int | None = None
+    """The same where the structure is compiled with every floating type widened (`Unit.widened`,
+    doubles too). None: not known."""
+
+
 class Allocation(Record):
     """One device allocation that the launch could reach, with its contents."""
 
@@ -57,6 +70,13 @@ class Allocation(Record):
     """Name of the file with the contents before the launch, relative to the workload's folder."""
     after: str
     """Contents after the baseline ran."""
+    fields: tuple[Field, ...] = ()
+    """Of an `opaque` one that holds one structure after the other from its first byte on: all that
+    is in one and no padding. Empty: not known."""
+    structure_bytes: int | None = None
+    """From one of these structures to the next; None where there are no `fields`."""
+    wide_structure_bytes: int | None = None
+    """The same under `Field.wide_at_bytes`; None: not known."""
 
 
 class PointerArgument(Record):
@@ -103,16 +123,23 @@ class PointerField(Record):
 
 
 class OpaqueArgument(Record):
-    """A structure passed by value, kept as its bytes, and the pointers among them."""
+    """A structure passed by value, kept as its bytes, and the pointers and numbers among them."""
 
     kind: Literal["opaque"] = "opaque"
     name: str
     raw_hex: str
     pointers: tuple[PointerField, ...] = ()
+    fields: tuple[Field, ...] = ()
+    """Its numbers; empty where clang does not tell all that is in it."""
+    wide_bytes: int | None = None
+    """Its size where every floating type is widened; None: its layout is not known then."""
+    words: tuple[tuple[int, int], ...] = ()
+    """Where pointers stand in it, null ones too, and where in the widened one; none where that is
+    not known."""
 
 
 Argument = Annotated[
-    PointerArgument | NullArgument | ScalarArgument | OpaqueArgument, Field(discriminator="kind")
+    PointerArgument | NullArgument | ScalarArgument | OpaqueArgument, Discriminator("kind")
 ]
 
 

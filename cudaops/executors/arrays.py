@@ -106,7 +106,7 @@ def decoded(raw: npt.NDArray[np.uint8], element: Element) -> Array:
 def write_array(path: Path, values: Array | Values, element: Element) -> None:
     """Write float64 or integer values as a buffer of `element`, rounding to nearest."""
     source = values if isinstance(values, Values) else in_memory(values)
-    _write(path, source, lambda part: _encoded(part, element), ELEMENT_BYTES[element])
+    _write(path, source, lambda part: encoded(part, element), ELEMENT_BYTES[element])
 
 
 def _write(
@@ -133,7 +133,7 @@ def write_pieces(
     with path.open("wb", buffering=0) as file, ThreadPoolExecutor(threads_for_arrays()) as pool:
 
         def put(start: int) -> None:
-            values = _encoded(made(start, min(piece, size - start)), element)
+            values = encoded(made(start, min(piece, size - start)), element)
             _put(file.fileno(), values, start * ELEMENT_BYTES[element])
 
         for _ in pool.map(put, range(0, size, piece)):
@@ -148,7 +148,7 @@ def _put(descriptor: int, values: Array, offset: int) -> None:
         done += os.pwrite(descriptor, data[done:], offset + done)
 
 
-def _encoded(values: Array, element: Element) -> Array:
+def encoded(values: Array, element: Element) -> Array:
     """Numbers as they stand in memory."""
     if element == "bf16":
         bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
+
 from cudaops.domain.execution import Ran
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
@@ -13,8 +15,6 @@ from cudaops.executors.arrays import (
     UNIT_ROUNDOFF,
     Values,
     contents_digest,
-    stored,
-    stored_widened,
 )
 from cudaops.executors.compare import (
     Distance,
@@ -28,6 +28,7 @@ from cudaops.executors.compare import (
     share_beyond,
     special_mismatches,
 )
+from cudaops.executors.fields import View, tail, views
 from cudaops.sandbox.inputs import CaseKind
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Known, Reference
 from cudaops.sandbox.precision import FORMATS, allowed_roundoffs
@@ -140,36 +141,66 @@ def _compared(
     most often give the same, it is asked once."""
     known = reference.known_of(allocation)
     if known is None or allocation.size_bytes < DIGESTED_BYTES:
-        return compare(_sides(allocation, ran, reference), allocation.element, name, policy)
+        return _by_view(compare, allocation, name, ran, reference, policy)
     digest = contents_digest(ran.outputs[allocation.index])
     key = digest, f"{compare.__name__} {name} {policy.model_dump_json()}"
     found = known.compared.get(key)
     if not isinstance(found, BufferAccuracy):
-        found = compare(_sides(allocation, ran, reference), allocation.element, name, policy)
+        found = _by_view(compare, allocation, name, ran, reference, policy)
         known.compared[key] = found
     return found
 
 
-def _sides(allocation: Allocation, ran: Ran, reference: Reference) -> Sides:
-    index, element = allocation.index, allocation.element
-    wide = (reference.wide_outputs or {}).get(index)
+def _by_view(
+    compare: Callable[[Sides, Element, str, Policy], BufferAccuracy],
+    allocation: Allocation,
+    name: str,
+    ran: Ran,
+    reference: Reference,
+    policy: Policy,
+) -> BufferAccuracy:
+    """What `compare` says of the numbers in a buffer; of structures, of the first field that does
+    not pass, or of the one nearest to its bound. Padding may hold anything; what stands behind the
+    last whole structure is compared byte by byte."""
+    result, right = ran.outputs[allocation.index], reference.outputs[allocation.index]
+    equal = same_contents(result, right)
+    found = [
+        compare(_sides(view, ran, reference, equal), view.element, view.named(name), policy)
+        for view in views(allocation)
+    ]
+    if allocation.fields and not np.array_equal(tail(result, allocation), tail(right, allocation)):
+        text = f"{name}: bytes behind the last whole structure differ"
+        found.append(BufferAccuracy(False, text, {}))
+    failed = (one for one in found if not one.passed)
+    return next(failed, None) or max(found, key=_nearness)
+
+
+def _nearness(accuracy: BufferAccuracy) -> float:
+    """Error over its bound, the largest of one kind; 0 of what is compared exactly."""
+    numbers = accuracy.numbers
+    bounds = {key: numbers.get(f"{key}_bound", 0.0) for key in numbers}
+    return max((numbers[key] / bound for key, bound in bounds.items() if bound), default=0.0)
+
+
+def _sides(view: View, ran: Ran, reference: Reference, equal: bool) -> Sides:
+    wide = (reference.wide_outputs or {}).get(view.index)
     return Sides(
-        stored(ran.outputs[index], element),
-        stored(reference.outputs[index], element),
-        None if wide is None else stored_widened(wide, element),
+        view.stored(ran.outputs[view.index]),
+        view.stored(reference.outputs[view.index]),
+        None if wide is None else view.stored_widened(wide),
         reference.wide_problem,
         reference.non_finite,
-        _before(allocation, reference),
-        same_contents(ran.outputs[index], reference.outputs[index]),
-        reference.known_of(allocation),
+        _before(view, reference),
+        equal,
+        reference.known_of_view(view),
     )
 
 
-def _before(allocation: Allocation, reference: Reference) -> Values | None:
-    inputs, index = reference.inputs, allocation.index
-    if index in inputs.poison or index not in inputs.contents or allocation.element == "opaque":
+def _before(view: View, reference: Reference) -> Values | None:
+    inputs, index = reference.inputs, view.index
+    if index in inputs.poison or index not in inputs.contents or view.element == "opaque":
         return None
-    return stored(inputs.contents[index], allocation.element)
+    return view.stored(inputs.contents[index])
 
 
 def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> BufferAccuracy:

@@ -24,6 +24,7 @@ from cudaops.domain.workload import Element
 from cudaops.program import syntax as s
 from cudaops.program.clang_bodies import Body, evaluated, numbered, where_of
 from cudaops.program.clang_classes import ROOT, is_own
+from cudaops.program.clang_layouts import layout_of
 from cudaops.program.clang_units import Clang
 from cudaops.program.instances import callee_of
 
@@ -204,7 +205,8 @@ def walk_fields(
         if pointee.kind in (TypeKind.FUNCTIONPROTO, TypeKind.FUNCTIONNOPROTO):
             return f"{path} points to a function"
         name = s.normal_type(pointee.spelling)
-        found.append(s.PointerField(path, offset, name, pointee.is_const_qualified()))
+        const, layout = pointee.is_const_qualified(), layout_of(pointee)
+        found.append(s.PointerField(path, offset, name, const, layout=layout))
     elif canonical.kind == TypeKind.CONSTANTARRAY:
         element = canonical.element_type
         before = len(found)
@@ -269,6 +271,7 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
         return s.TypedParameter(
             cursor.spelling, s.normal_type(pointee.spelling), True, pointee.is_const_qualified(),
             size, (), "points to pointers" if pointee.kind == TypeKind.POINTER else "",
+            layout_of(pointee),
         )  # fmt: skip
     found: list[s.PointerField] = []
     unclear = walk_fields(canonical, cursor.spelling, 0, found)
@@ -276,7 +279,7 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
         unclear = f"{cursor.spelling} is a reference"
     return s.TypedParameter(
         cursor.spelling, s.normal_type(canonical.spelling), False, canonical.is_const_qualified(),
-        size, tuple(found), unclear,
+        size, tuple(found), unclear, layout_of(canonical, by_value=True),
     )  # fmt: skip
 
 

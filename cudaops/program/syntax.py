@@ -284,6 +284,32 @@ Statement = (
 
 
 @dataclass(frozen=True)
+class NumberField:
+    """A number inside of a structure."""
+
+    path: str
+    """`position.x`, from the structure on."""
+    offset_bytes: int
+    element: Element
+    wide_offset_bytes: int | None
+    """The same with every floating type widened (`Field.wide_at_bytes`)."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a structure consists of."""
+
+    size_bytes: int
+    wide_size_bytes: int | None
+    """With every floating type widened; None: not known."""
+    fields: tuple[NumberField, ...]
+    """All its numbers; none where anything else stands in it than these and padding, but for
+    pointers in a structure that is passed by value."""
+    pointers: tuple[tuple[int, int], ...] = ()
+    """Where these stand, and where with every floating type widened."""
+
+
+@dataclass(frozen=True)
 class PointerField:
     """A pointer inside of a structure that is passed by value."""
 
@@ -296,6 +322,8 @@ class PointerField:
     is_certain: bool = True
     """False for a word of a template's base class, of which libclang does not tell the members: it
     is a pointer where an address stands in it."""
+    layout: Layout | None = None
+    """Of the structures that it points to."""
 
 
 @dataclass(frozen=True)
@@ -313,6 +341,8 @@ class TypedParameter:
     """Of a structure, nested ones included."""
     unclear: str = ""
     """What keeps a structure's pointers from being told: a union, or pointers to pointers."""
+    layout: Layout | None = None
+    """Of a structure; of a pointer that of the structures it points to."""
 
 
 @dataclass(frozen=True)
@@ -474,7 +504,8 @@ _KINDS = {
     for kind in (
         Number, Name, Member, Index, Call, Cast, Unary, Step, Binary, Choice, Assign, Values,
         Unmodelled, Declare, Refer, Evaluate, If, For, Do, Switch, Label, Leave, Give, Block,
-        Opaque, PointerField, TypedParameter, Function, KernelForm, LaunchedInstance,
+        Opaque, PointerField, NumberField, Layout, TypedParameter, Function, KernelForm,
+        LaunchedInstance,
     )
 }  # fmt: skip
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 
-from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
+from cudaops.domain.workload import FLOATING, Allocation, Element, Field, Workload
 from cudaops.executors.arrays import (
     Array,
     Values,
@@ -22,6 +22,13 @@ from cudaops.executors.arrays import (
     write_widened,
 )
 from cudaops.executors.base import InputSet
+from cudaops.executors.fields import (
+    draw_fields,
+    floating_views,
+    views,
+    widened_argument,
+    write_widened_fields,
+)
 
 CaseKind = Literal[
     "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",
@@ -94,12 +101,12 @@ def before_path(workload: Workload, allocation: Allocation) -> Path:
 
 def has_floating_input(workload: Workload) -> bool:
     """Whether any buffer that the kernel reads holds floating values."""
-    return any(a.element in FLOATING and a.role != "out" for a in workload.allocations)
+    return any(view.allocation.role != "out" for view in floating_views(workload))
 
 
 def holds_doubles(workload: Workload) -> bool:
     """Whether any buffer holds doubles."""
-    return any(a.element == "f64" for a in workload.allocations)
+    return any(view.element == "f64" for view in floating_views(workload))
 
 
 class Draw(NamedTuple):
@@ -140,16 +147,33 @@ def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> Inp
         elif _varies(allocation, integers):
             source = captured if draw.touches is None else _source(draw.touches, allocation)
             path = folder / f"in_{allocation.index}.bin"
-            write_drawn(path, draw, allocation.element, source, generator)
-            pad_tail(path, captured, allocation.size_bytes)
+            if allocation.fields:
+                draw_fields(path, source, allocation, _by_field(draw, generator))
+            else:
+                write_drawn(path, draw, allocation.element, source, generator)
+                pad_tail(path, captured, allocation.size_bytes)
             contents[allocation.index] = str(path)
     return InputSet(contents=contents, poison=poisoned, scratch_poison=poison)
 
 
 def _varies(allocation: Allocation, integers: bool) -> bool:
-    if allocation.element == "opaque":
-        return False
-    return integers or allocation.element in FLOATING
+    return any(_is_drawn(view.element, integers) for view in views(allocation))
+
+
+def _is_drawn(element: Element, integers: bool) -> bool:
+    return element != "opaque" and (integers or element in FLOATING)
+
+
+def _by_field(draw: Draw, generator: np.random.Generator) -> Callable[[Field, Array], Array | None]:
+    """Each field as if it were a buffer."""
+    integers = draw.kind in INTEGER_KINDS
+
+    def one(field: Field, values: Array) -> Array | None:
+        if not _is_drawn(field.element, integers):
+            return None
+        return drawn(draw, field.element, values, generator)
+
+    return one
 
 
 def _source(inputs: InputSet, allocation: Allocation) -> Path:
@@ -337,18 +361,33 @@ def widen(
     contents: dict[int, str] = {}
     for allocation in workload.allocations:
         source = Path(inputs.contents[allocation.index])
-        kept = allocation.element == "f64" and not wide_doubles
-        if allocation.element not in FLOATING or kept or allocation.index in inputs.poison:
-            contents[allocation.index] = str(source)
-            continue
+        contents[allocation.index] = str(source)
         target = folder / f"wide_{allocation.index}.bin"
-        write_widened(target, source, allocation.element)
+        if allocation.index in inputs.poison:
+            continue
+        if allocation.fields:
+            write_widened_fields(target, source, allocation)
+        elif allocation.element in FLOATING and (wide_doubles or allocation.element != "f64"):
+            write_widened(target, source, allocation.element)
+        else:
+            continue
         contents[allocation.index] = str(target)
     return inputs.model_copy(update={"contents": contents})
 
 
-def can_widen(workload: Workload) -> bool:
-    """Whether every buffer and argument has a scalar type whose widened layout is known."""
-    if any(a.element == "opaque" for a in workload.allocations):
-        return False
-    return all(a.kind != "opaque" for a in workload.arguments)
+def can_widen(workload: Workload, *, wide_doubles: bool) -> bool:
+    """Whether the widened layout of every buffer and argument is known: a structure's is where
+    doubles are widened too, or there are none in it."""
+    buffers = (a for a in workload.allocations if a.element == "opaque")
+    memory = [(a.wide_structure_bytes, a.fields) for a in buffers]
+    given = [(a.wide_bytes, a.fields) for a in workload.arguments if a.kind == "opaque"]
+    return all(
+        size is not None and (wide_doubles or all(field.element != "f64" for field in fields))
+        for size, fields in memory + given
+    )
+
+
+def widened_arguments(workload: Workload) -> Workload:
+    """The same, with structures that are passed by value as the widened baseline takes them."""
+    arguments = tuple(map(widened_argument, workload.arguments))
+    return workload.model_copy(update={"arguments": arguments})

@@ -15,7 +15,6 @@ import numpy as np
 from cudaops.domain.execution import Compiled, Misbehaved
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import (
-    ELEMENT_BYTES,
     FLOATING,
     Allocation,
     PointerArgument,
@@ -28,18 +27,17 @@ from cudaops.executors.arrays import (
     read_array,
     round_wide_doubles,
     stored,
-    stored_widened,
 )
 from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.compare import (
     Distance,
     distance,
-    holds_fill,
     is_small_integers,
     is_zero,
     misplaced_specials,
     non_finite_share,
 )
+from cudaops.executors.fields import View, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.analysis.summary import facts_of_launch
@@ -56,6 +54,7 @@ from cudaops.sandbox.inputs import (
     can_widen,
     has_floating_input,
     widen,
+    widened_arguments,
 )
 from cudaops.sandbox.precision import unfit_inputs
 
@@ -109,6 +108,8 @@ class Known:
     """Whether all that the baseline wrote are integers that its type holds exactly."""
     compared: dict[tuple[bytes, str], object] = field(default_factory=dict)
     """What was found of results, by their digest and how they were compared."""
+    fields: dict[str, Known] = field(default_factory=dict)
+    """Of structures: the same of each field, by its path."""
 
 
 class Reference(NamedTuple):
@@ -137,6 +138,13 @@ class Reference(NamedTuple):
     def known_of(self, allocation: Allocation) -> Known | None:
         """Of one buffer."""
         return None if self.known is None else self.known.setdefault(allocation.index, Known())
+
+    def known_of_view(self, view: View) -> Known | None:
+        """Of one buffer, or of one field of the structures in it."""
+        known = self.known_of(view.allocation)
+        if known is None or view.field is None:
+            return known
+        return known.fields.setdefault(view.field.path, Known())
 
 
 class SkippedInputs(NamedTuple):
@@ -328,10 +336,8 @@ class OracleBuilder:
     def _finds_places(self, draw: Draw) -> bool:
         """Whether it is some of the floating inputs alone on whose new values the baseline fails
         (reciprocals of extents that indices are divided by): those keep the captured ones."""
-        read = [
-            a.index for a in self._workload.allocations
-            if a.role != "out" and a.element in FLOATING
-        ]  # fmt: skip
+        floating = floating_views(self._workload)
+        read = [*dict.fromkeys(one.index for one in floating if one.allocation.role != "out")]
         if self._kept is not None or not 2 <= len(read) <= MOST_ASKED:
             return False
         failing = set()
@@ -348,7 +354,7 @@ class OracleBuilder:
     def _exactly(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> Reference:
         """With a yardstick only where some result is no integer."""
         whole = all(
-            is_small_integers(stored(outputs[a.index], a.element), EXACT_LIMIT[a.element])
+            is_small_integers(a.stored(outputs[a.index]), EXACT_LIMIT[a.element])
             for a in self._written()
         )
         if not whole:
@@ -392,7 +398,7 @@ class OracleBuilder:
         finite nowhere, or not finite elsewhere when it runs again."""
         kind, outputs = made.kind, made.outputs
         written = list(self._written())
-        if not any(non_finite_share(stored(outputs[a.index], a.element)) < 1.0 for a in written):
+        if not any(non_finite_share(a.stored(outputs[a.index])) < 1.0 for a in written):
             return "the baseline is finite nowhere on it"
         if kind == "large" and made.wide_outputs is None:
             return "the baseline is not finite on it, and no wider run says where it overflowed"
@@ -402,9 +408,9 @@ class OracleBuilder:
         for a in written:
             wide = (made.wide_outputs or {}).get(a.index)
             moved = misplaced_specials(
-                stored(again[a.index], a.element),
-                stored(outputs[a.index], a.element),
-                None if wide is None else stored_widened(wide, a.element),
+                a.stored(again[a.index]),
+                a.stored(outputs[a.index]),
+                None if wide is None else a.stored_widened(wide),
             )
             if moved:
                 return "the baseline is not finite in other places when it runs again"
@@ -488,17 +494,15 @@ class OracleBuilder:
         """Whether the baseline is not finite in no more places than on the captured inputs, where
         infinities may be meant (a mask)."""
         return all(
-            non_finite_share(stored(outputs[a.index], a.element)) <= self._captured_share[a.index]
-            for a in self._written()
+            non_finite_share(one.stored(outputs[one.index])) <= self._captured_share[one]
+            for one in self._written()
         )
 
     @cached_property
-    def _captured_share(self) -> dict[int, float]:
+    def _captured_share(self) -> dict[View, float]:
         """Of each floating result on the captured inputs, what is not finite: see `_finite`."""
         captured = self._captured_outputs()
-        return {
-            a.index: non_finite_share(stored(captured[a.index], a.element)) for a in self._written()
-        }
+        return {one: non_finite_share(one.stored(captured[one.index])) for one in self._written()}
 
     @cached_property
     def _captured_zero(self) -> bool:
@@ -508,16 +512,17 @@ class OracleBuilder:
         folder = Path(self._workload.folder)
         return {a.index: str(folder / a.after) for a in self._workload.allocations}
 
-    def _written(self) -> Iterator[Allocation]:
-        """Floating buffers that hold results."""
-        return (a for a in self._workload.allocations if a.role != "in" and a.element in FLOATING)
+    def _written(self) -> Iterator[View]:
+        """Floating buffers, and fields of structures, that hold results."""
+        return (one for one in floating_views(self._workload) if one.allocation.role != "in")
 
     def _unwritten(self, inputs: InputSet, outputs: dict[int, str]) -> bool:
         """Whether any element of an `out` buffer still is what filled it."""
         return any(
-            holds_fill(Path(outputs[a.index]), inputs.poison[a.index], ELEMENT_BYTES[a.element])
+            one.holds_fill(Path(outputs[a.index]), inputs.poison[a.index])
             for a in self._workload.allocations
             if a.index in inputs.poison
+            for one in views(a)
         )
 
     def _own_error(self, made: Reference) -> float:
@@ -527,9 +532,9 @@ class OracleBuilder:
         largest = 0.0
         for a in self._written():
             if a.index in made.wide_outputs:
-                wide = stored_widened(made.wide_outputs[a.index], a.element)
-                own = distance(stored(made.outputs[a.index], a.element), wide)
-                if (known := made.known_of(a)) is not None:
+                wide = a.stored_widened(made.wide_outputs[a.index])
+                own = distance(a.stored(made.outputs[a.index]), wide)
+                if (known := made.known_of_view(a)) is not None:
                     known.own = own
                 largest = max(largest, own.relative_l2)
         return largest
@@ -540,10 +545,10 @@ class OracleBuilder:
         made = Reference(kind, inputs, outputs, None, problem, unwritten, known={})
         if self._baseline.widened is None:
             return made
-        if not can_widen(self._workload):
+        doubles = self._baseline.widened.unit.wide_doubles
+        if not can_widen(self._workload, wide_doubles=doubles):
             problem = "a buffer or argument is a structure, whose widened layout is unknown"
             return made._replace(wide_problem=problem)
-        doubles = self._baseline.widened.unit.wide_doubles
         kept = [a for a in self._written() if doubles or a.element != "f64"]
         if not kept:
             return made._replace(wide_problem=self._baseline.wide_problem or NOT_WIDER)
@@ -551,10 +556,10 @@ class OracleBuilder:
         ran = self._executor.run(
             self._baseline.widened,
             self._workload,
-            self._plan,
+            baseline_plan(widened_arguments(self._workload)),
             wide_inputs,
             self._folder / kind / "widened",
-            wanted=[a.index for a in kept],
+            wanted=[*dict.fromkeys(a.index for a in kept)],
             timeout_s=self._timeout_s,
         )
         for index, path in wide_inputs.contents.items():
@@ -566,18 +571,20 @@ class OracleBuilder:
                 self._baseline = self._baseline._replace(widened=None, wide_problem=problem)
             return made._replace(wide_problem=problem)
         wide = ran.outputs
-        for allocation in kept:
-            if allocation.element == "f64":
-                round_wide_doubles(Path(wide[allocation.index]))
+        for one in kept:
+            if one.element == "f64" and one.field is None:
+                round_wide_doubles(Path(wide[one.index]))
         if unwritten:
             self._as_left(inputs, outputs, wide)
         return made._replace(wide_outputs=wide, wide_problem=self._baseline.wide_problem)
 
     def _as_left(self, inputs: InputSet, outputs: dict[int, str], wide: dict[int, str]) -> None:
         """Places that nobody wrote hold other numbers as doubles: let them be those of the
-        baseline, as it left them."""
+        baseline, as it left them. Structures are left alone: their yardstick is none then."""
         for allocation in self._written():
             if allocation.index not in inputs.poison or allocation.index not in wide:
+                continue
+            if allocation.field is not None:
                 continue
             plain = read_array(outputs[allocation.index], allocation.element)
             if plain.size == 0:

@@ -26,6 +26,7 @@ from cudaops.domain.workload import (
     ScalarArgument,
 )
 from cudaops.executors.cpu.report import Report
+from cudaops.program.syntax import Layout
 
 FORMATS: dict[str, str] = {
     "f32": "<f", "f64": "<d", "i8": "<b", "u8": "<B", "i16": "<h", "u16": "<H", "i32": "<i",
@@ -87,6 +88,9 @@ class Passed(NamedTuple):
     """Whether a pointer was bound to a parameter of const type."""
     type: str = ""
     """Of a structure, as g++ or nvcc spells it."""
+    layouts: tuple[Layout | None, ...] = ()
+    """Of the structures that each pointer in it points to, by clang; None where it points to
+    numbers, or clang was not asked."""
 
 
 class Address(NamedTuple):

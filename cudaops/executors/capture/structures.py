@@ -13,6 +13,7 @@ from functools import lru_cache
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
     Element,
+    Field,
     NullArgument,
     OpaqueArgument,
     PointerArgument,
@@ -27,6 +28,7 @@ from cudaops.program.instances import element_of
 from cudaops.program.syntax import (
     POINTER_BYTES,
     KernelForm,
+    Layout,
     NotUnderstood,
     TypedParameter,
     normal_type,
@@ -48,14 +50,15 @@ def with_pointers(
     passed: Sequence[Passed],
     addresses: dict[int, tuple[Address, ...]],
 ) -> tuple[Passed, ...]:
-    """The arguments with the pointers in structures, and with what a `void*` is cast to.
+    """The arguments with the pointers and numbers in structures, and with what a `void*` is cast
+    to.
 
     Raises NotFollowed where a structure holds an address and its type does not say what that is.
     """
     untyped = any(
         isinstance(p.argument, PointerArgument) and p.argument.element == "opaque" for p in passed
     )
-    if not addresses and not untyped:
+    if not (addresses or untyped or any(isinstance(p.argument, OpaqueArgument) for p in passed)):
         return tuple(passed)
     try:
         form = kernel_form(program, kernel, callee)
@@ -111,8 +114,12 @@ def _typed(
             "element": _pointee(form, parameter.name, parameter.type),
             "structure_bytes": dict(form.sizes).get(parameter.type),
         }
-        return Passed(argument.model_copy(update=update), passed.to_const)
-    if not isinstance(argument, OpaqueArgument) or not (addresses or parameter.pointers):
+        layout = parameter.layout if update["element"] == "opaque" else None
+        return passed._replace(argument=argument.model_copy(update=update), layouts=(layout,))
+    if not isinstance(argument, OpaqueArgument):
+        return passed
+    is_plain = not (addresses or parameter.pointers)
+    if is_plain and len(argument.raw_hex) != 2 * parameter.size_bytes:
         return passed
     if parameter.unclear and addresses:
         raise NotFollowed(f"parameter {parameter.unclear}")
@@ -128,7 +135,8 @@ def _typed(
         raise NotFollowed(
             f"parameter {parameter.name} has {len(data)} bytes, and {parameter.size_bytes} by clang"
         )
-    pointers = []
+    pointers: list[PointerField] = []
+    layouts: list[Layout | None] = []
     for field in parameter.pointers:
         place = slice(field.offset_bytes, field.offset_bytes + POINTER_BYTES)
         if field.offset_bytes not in known:
@@ -137,18 +145,40 @@ def _typed(
             continue
         address = known[field.offset_bytes]
         data[place] = bytes(POINTER_BYTES)
+        element = _pointee(form, field.path, field.type)
+        layouts.append(field.layout if element == "opaque" else None)
         pointers.append(
             PointerField(
                 path=field.path,
                 at_bytes=field.offset_bytes,
                 is_const=field.is_const,
-                element=_pointee(form, field.path, field.type),
+                element=element,
                 allocation=address.allocation,
                 offset_bytes=address.offset_bytes,
             )
         )
-    update = {"raw_hex": data.hex(), "pointers": tuple(pointers)}
-    return Passed(argument.model_copy(update=update), False)
+    layout = parameter.layout or Layout(parameter.size_bytes, None, ())
+    update = {
+        "raw_hex": data.hex(),
+        "pointers": tuple(pointers),
+        "fields": number_fields(layout),
+        "wide_bytes": layout.wide_size_bytes,
+        "words": layout.pointers,
+    }
+    return passed._replace(argument=argument.model_copy(update=update), layouts=tuple(layouts))
+
+
+def number_fields(layout: Layout) -> tuple[Field, ...]:
+    """The numbers in a structure, as workloads have them."""
+    return tuple(
+        Field(
+            path=one.path,
+            element=one.element,
+            at_bytes=one.offset_bytes,
+            wide_at_bytes=one.wide_offset_bytes,
+        )
+        for one in layout.fields
+    )
 
 
 def _pointee(form: KernelForm, path: str, written: str) -> Element:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,12 +33,19 @@ from cudaops.executors.capture.report import (
     Stored,
     symbols,
 )
-from cudaops.executors.capture.structures import NotFollowed, stands_in, takes, with_pointers
+from cudaops.executors.capture.structures import (
+    NotFollowed,
+    number_fields,
+    stands_in,
+    takes,
+    with_pointers,
+)
 from cudaops.executors.cpu.report import Report, function_names
 from cudaops.executors.cuda.symbols import demangled
 from cudaops.executors.untrusted_files import copy_untrusted, discard, remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance
+from cudaops.program.syntax import Layout
 
 TIME_COVERED = 0.9
 MAX_WORKLOADS = 5
@@ -65,6 +72,16 @@ class Source(NamedTuple):
     most_bytes: int
     """Different contents of all workloads together: twice what the recorder is given room for,
     since variables come on top."""
+
+
+class _Pointing(NamedTuple):
+    """A pointer into an allocation."""
+
+    element: Element
+    to_const: bool
+    offset_bytes: int
+    layout: Layout | None
+    """Of the structures that it points to."""
 
 
 class WorkloadReader:
@@ -252,35 +269,37 @@ class WorkloadReader:
         self, folder: Path, index: int, stored: Stored, passed: tuple[Passed, ...]
     ) -> Allocation:
         pointing = [
-            (element, to_const)
-            for position, p in enumerate(passed)
-            for element, to_const in self._pointing(position, p, index)
+            one for position, p in enumerate(passed) for one in self._pointing(position, p, index)
         ]
         if not pointing:
             raise Malformed("a before line of memory that no argument points into")
-        only_read = all(to_const for _, to_const in pointing)
+        only_read = all(one.to_const for one in pointing)
         role: Role = "in" if only_read and stored.before == stored.after else "inout"
         before, after = self._keep(folder, f"a{index}", stored)
+        layout = _layout(pointing, stored.size_bytes)
         return Allocation(
             index=index,
             size_bytes=stored.size_bytes,
-            element=next((e for e, _ in pointing if e != "opaque"), "opaque"),
+            element=next((one.element for one in pointing if one.element != "opaque"), "opaque"),
             role=role,
             before=before,
             after=after,
+            fields=() if layout is None else number_fields(layout),
+            structure_bytes=None if layout is None else layout.size_bytes,
+            wide_structure_bytes=None if layout is None else layout.wide_size_bytes,
         )
 
-    def _pointing(
-        self, position: int, passed: Passed, allocation: int
-    ) -> Iterator[tuple[Element, bool]]:
-        """Element of each pointer of an argument into the allocation, and whether to const."""
+    def _pointing(self, position: int, passed: Passed, allocation: int) -> Iterator[_Pointing]:
+        """Each pointer of an argument into the allocation."""
         argument = passed.argument
         if isinstance(argument, PointerArgument) and argument.allocation == allocation:
-            yield argument.element, passed.to_const or self._is_const(position)
+            to_const = passed.to_const or self._is_const(position)
+            layout = next(iter(passed.layouts), None)
+            yield _Pointing(argument.element, to_const, argument.offset_bytes, layout)
         elif isinstance(argument, OpaqueArgument):
-            for field in argument.pointers:
+            for field, layout in zip(argument.pointers, passed.layouts, strict=True):
                 if field.allocation == allocation:
-                    yield field.element, field.is_const
+                    yield _Pointing(field.element, field.is_const, field.offset_bytes, layout)
 
     def _is_const(self, position: int) -> bool:
         """As declared, where the compiler deduced a template and the type that was bound is not."""
@@ -359,6 +378,16 @@ class WorkloadReader:
         if name != self.kernel.name or not callee.isprintable():
             raise Malformed(f"a config line with a function that is not {self.kernel.name}")
         return callee
+
+
+def _layout(pointing: Sequence[_Pointing], size_bytes: int) -> Layout | None:
+    """Of the structures that an allocation holds; None where it does not hold these alone, or where
+    the type does not tell all that is in them."""
+    layout = pointing[0].layout
+    if layout is None or not layout.fields or size_bytes < layout.size_bytes:
+        return None
+    whole = all(one.offset_bytes % layout.size_bytes == 0 for one in pointing)
+    return layout if whole and all(one.layout == layout for one in pointing) else None
 
 
 def _fixed(passed: tuple[Passed, ...], counters: frozenset[int]) -> tuple[object, ...]:

@@ -63,6 +63,14 @@ def widened_by(unit: Unit, element: Element) -> int:
     return WIDENED_BY.get(element, 1)
 
 
+def bytes_in(unit: Unit, allocation: Allocation, size_bytes: int) -> int:
+    """What so many bytes of a buffer, from its start on, take in this unit."""
+    stride, wide_stride = allocation.structure_bytes, allocation.wide_structure_bytes
+    if unit.widened and stride is not None and wide_stride is not None:
+        return size_bytes // stride * wide_stride + size_bytes % stride
+    return size_bytes * widened_by(unit, allocation.element)
+
+
 class Task(NamedTuple):
     """A run, whatever it is for."""
 
@@ -274,8 +282,7 @@ def _wrong_output(task: Task, folder: Path, within: str) -> Misbehaved | None:
     """The code under test ran in the process that wrote the outputs and may have put anything in
     their place; from here on others read them by name. `within` `folder`, with a slash."""
     sizes = {
-        f"{within}out{a.index}.bin": a.size_bytes * widened_by(task.unit, a.element)
-        for a in _wanted(task)
+        f"{within}out{a.index}.bin": bytes_in(task.unit, a, a.size_bytes) for a in _wanted(task)
     }
     try:
         for name, size in sizes.items():
@@ -349,13 +356,12 @@ def _head(task: Task) -> list[str]:
 def _launch(task: Task, inputs: InputSet, folder: Path, *, keep_scratch: bool = False) -> list[str]:
     """Memory before, the plan's launches, and what is written to `folder` afterwards."""
     wide = task.unit.widened
-    factors = {a.index: widened_by(task.unit, a.element) for a in task.workload.allocations}
-    lines = [_allocation(inputs, a, factors[a.index]) for a in task.workload.allocations]
+    lines = [_allocation(task.unit, inputs, a) for a in task.workload.allocations]
     how = "keep" if keep_scratch else f"fill {inputs.scratch_poison}"
     for name, size in task.plan.scratch_bytes.items():
         lines.append(f"scratch {name} {size * (2 if wide else 1)} {how}")
     lines += [_global(task, g, folder, n) for n, g in enumerate(task.workload.globals)]
-    lines += _launches(task, factors)
+    lines += _launches(task)
     lines += [f"dump {a.index} {folder / f'out{a.index}.bin'}" for a in _wanted(task)]
     lines += [
         f"gdump {g.name} {folder / _global_file(n)}" for n, g in enumerate(task.workload.globals)
@@ -363,8 +369,8 @@ def _launch(task: Task, inputs: InputSet, folder: Path, *, keep_scratch: bool = 
     return lines
 
 
-def _allocation(inputs: InputSet, allocation: Allocation, factor: int) -> str:
-    head = f"alloc {allocation.index} {allocation.size_bytes * factor} "
+def _allocation(unit: Unit, inputs: InputSet, allocation: Allocation) -> str:
+    head = f"alloc {allocation.index} {bytes_in(unit, allocation, allocation.size_bytes)} "
     if allocation.index in inputs.poison:
         return head + f"fill {inputs.poison[allocation.index]}"
     return head + f"file {Path(inputs.contents[allocation.index]).absolute()}"
@@ -403,7 +409,7 @@ def _holds(unit: Unit, name: str, kind: str) -> bool:
     return any(re.search(rf"\b{kind}[1-4]?\b", text) for text in texts)
 
 
-def _launches(task: Task, factors: dict[int, int]) -> list[str]:
+def _launches(task: Task) -> list[str]:
     baseline = task.unit.rewrite is None or not task.plan.applicable
     lines = []
     for launch in task.plan.launches:
@@ -413,7 +419,7 @@ def _launches(task: Task, factors: dict[int, int]) -> list[str]:
         lines.append(f"launch {entry} {g.x} {g.y} {g.z} {b.x} {b.y} {b.z} {smem}")
         if (c := launched_cluster(task.unit, task.plan, launch)) is not None:
             lines.append(f"cluster {c.x} {c.y} {c.z}")
-        lines += [f"value {_value(v, factors, task.unit.widened)}" for v in launch.values]
+        lines += [f"value {_value(v, task)}" for v in launch.values]
     return lines
 
 
@@ -425,19 +431,20 @@ def launched_cluster(unit: Unit, plan: ResolvedPlan, launch: ResolvedLaunch) -> 
     return authors_cluster(unit.program, unit.program.kernel(unit.kernel))
 
 
-def _value(value: Value, factors: dict[int, int], wide: bool) -> str:
+def _value(value: Value, task: Task) -> str:
     if value.kind == "null":
         return "null"
     if value.kind == "raw":
-        placed = (f" {p.at_bytes} {_buffer(p.to, factors, wide)}" for p in value.pointers)
+        placed = (f" {p.at_bytes} {_buffer(p.to, task)}" for p in value.pointers)
         return f"raw {value.raw_hex}" + "".join(placed)
     if value.kind == "number":
         number = value.value
         return f"int {int(number)}" if isinstance(number, int) else f"float {number!r}"
-    return _buffer(value, factors, wide)
+    return _buffer(value, task)
 
 
-def _buffer(value: BufferValue, factors: dict[int, int], wide: bool) -> str:
-    if value.allocation is not None:
-        return f"buffer {value.allocation} {value.offset_bytes * factors[value.allocation]}"
-    return f"scratch {value.scratch} {value.offset_bytes * (2 if wide else 1)}"
+def _buffer(value: BufferValue, task: Task) -> str:
+    if value.allocation is None:
+        return f"scratch {value.scratch} {value.offset_bytes * (2 if task.unit.widened else 1)}"
+    allocation = next(a for a in task.workload.allocations if a.index == value.allocation)
+    return f"buffer {value.allocation} {bytes_in(task.unit, allocation, value.offset_bytes)}"

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from cudaops.domain.execution import Measurement, TimedOutput, TimeSource, Timing, Unit
 from cudaops.domain.rewrite import ResolvedPlan, Value
-from cudaops.domain.workload import Element, GlobalState, Workload
+from cudaops.domain.workload import Allocation, GlobalState, Workload
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.unit import WIDENED_BY, captured_inputs, contents_before
@@ -115,7 +115,7 @@ def buffers_of(workload: Workload, inputs: InputSet, *, widened: bool) -> tuple[
             index=a.index,
             name=_name(workload, a.index),
             read_only=a.role == "in",
-            size_bytes=a.size_bytes * _factor(a.element, widened),
+            size_bytes=_bytes_in(a, a.size_bytes, widened),
             fill=inputs.poison.get(a.index),
             file=None
             if a.index in inputs.poison
@@ -130,18 +130,30 @@ def _name(workload: Workload, index: int) -> str:
     return next((p.name for p in workload.pointers() if p.allocation == index), "")
 
 
-def _factor(element: Element, widened: bool) -> int:
-    return WIDENED_BY.get(element, 1) if widened else 1
+def _bytes_in(allocation: Allocation, size_bytes: int, widened: bool) -> int:
+    """What so many bytes of a buffer, from its start on, take."""
+    if not widened:
+        return size_bytes
+    stride, wide_stride = allocation.structure_bytes, allocation.wide_structure_bytes
+    if stride is not None and wide_stride is not None:
+        return size_bytes // stride * wide_stride + size_bytes % stride
+    return size_bytes * WIDENED_BY.get(allocation.element, 1)
 
 
 def _widened(value: Value, workload: Workload) -> Value:
-    """Offsets in bytes grow with the elements they step over. `can_widen` lets no structure in."""
+    """Offsets in bytes grow with what they step over."""
+    if value.kind == "raw":
+        moved = (_widened(p.to, workload) for p in value.pointers)
+        placed = zip(value.pointers, moved, strict=True)
+        pointers = tuple(p.model_copy(update={"to": to}) for p, to in placed)
+        return value.model_copy(update={"pointers": pointers})
     if value.kind != "buffer" or value.offset_bytes == 0:
         return value
     if value.allocation is None:
         return value.model_copy(update={"offset_bytes": value.offset_bytes * WIDE_SHARED_FACTOR})
-    element = next(a.element for a in workload.allocations if a.index == value.allocation)
-    return value.model_copy(update={"offset_bytes": value.offset_bytes * _factor(element, True)})
+    allocation = next(a for a in workload.allocations if a.index == value.allocation)
+    update = {"offset_bytes": _bytes_in(allocation, value.offset_bytes, True)}
+    return value.model_copy(update=update)
 
 
 def _globals(

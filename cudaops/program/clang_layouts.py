@@ -1,0 +1,163 @@
+"""Where the numbers in a program's structures stand, as clang lays them out: as they are, and with
+every floating type widened, as the accuracy yardstick compiles them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from clang.cindex import CursorKind, TypeKind, conf
+
+from cudaops.domain.workload import ELEMENT_BYTES, Element
+from cudaops.program.clang_classes import members
+from cudaops.program.instances import element_of
+from cudaops.program.syntax import POINTER_BYTES, Layout, NumberField, normal_type
+
+MOST_FIELDS = 256
+"""Of one structure; each is drawn and compared by itself."""
+
+_DEEPEST = 16
+_WIDE_BYTES: dict[Element, int] = {"f16": 8, "bf16": 8, "f32": 8, "f64": 16}
+"""Of a widened number: `double`, of doubles `long double`, on x86-64 and aarch64."""
+_WIDE_ALIGNMENT: dict[tuple[Element, int], int] = {
+    ("f32", 2): 16, ("f32", 4): 16, ("f64", 2): 32, ("f64", 4): 32,
+}  # fmt: skip
+"""Of a widened vector of so many. Source: `double2` and `double4` in vector_types.h, those of
+`long double` in wide_doubles.h. `__half2` has no widened layout here."""
+
+
+class _NotTold(Exception):
+    """Something stands there that is neither a number nor a pointer, or nobody can say where."""
+
+
+class _Piece(NamedTuple):
+    path: str
+    at: int
+    wide_at: int
+    element: Element | None
+    """None: a pointer."""
+
+
+class _Part(NamedTuple):
+    """A type that a structure is made of."""
+
+    size: int
+    alignment: int
+    wide_size: int
+    wide_alignment: int
+    is_wide: bool
+    """Whether the widened layout is known."""
+    pieces: tuple[_Piece, ...]
+
+
+def layout_of(kind: Any, *, by_value: bool = False) -> Layout | None:
+    """Of a structure; None for any other type. Without fields where it holds anything but numbers:
+    a union, bit-fields, a base, virtual functions, and pointers unless it is passed `by_value`."""
+    kind = kind.get_canonical()
+    if kind.kind != TypeKind.RECORD:
+        return None
+    try:
+        part = _part(kind, 0)
+    except _NotTold:
+        return Layout(kind.get_size(), None, ())
+    if not by_value and any(piece.element is None for piece in part.pieces):
+        return Layout(kind.get_size(), None, ())
+    fields = tuple(
+        NumberField(p.path.removeprefix("."), p.at, p.element, p.wide_at if part.is_wide else None)
+        for p in part.pieces
+        if p.element is not None
+    )
+    pointers = tuple((p.at, p.wide_at) for p in part.pieces if p.element is None)
+    return Layout(part.size, part.wide_size if part.is_wide else None, fields, pointers)
+
+
+def _part(kind: Any, deep: int) -> _Part:
+    kind = kind.get_canonical()
+    size, alignment = kind.get_size(), kind.get_align()
+    if kind.kind == TypeKind.POINTER:
+        pieces = (_Piece("", 0, 0, None),)
+        return _Part(POINTER_BYTES, alignment, POINTER_BYTES, alignment, True, pieces)
+    if kind.kind == TypeKind.CONSTANTARRAY:
+        return _array(kind, deep)
+    whole = kind.get_declaration().enum_type if kind.kind == TypeKind.ENUM else kind
+    element = element_of(normal_type(whole.get_canonical().spelling))
+    if element != "opaque":
+        return _vector(element, size, alignment)
+    if kind.kind != TypeKind.RECORD or deep > _DEEPEST:
+        raise _NotTold
+    return _record(kind, deep)
+
+
+def _vector(element: Element, size: int, alignment: int) -> _Part:
+    """A number, or some of one kind under the names that CUDA gives them."""
+    one = ELEMENT_BYTES[element]
+    count = size // one
+    if count * one != size or count > len("xyzw"):
+        raise _NotTold
+    wide = _WIDE_BYTES.get(element, one)
+    names = ("",) if count == 1 else tuple(f".{axis}" for axis in "xyzw"[:count])
+    pieces = tuple(_Piece(name, n * one, n * wide, element) for n, name in enumerate(names))
+    if element not in _WIDE_BYTES:
+        return _Part(size, alignment, size, alignment, True, pieces)
+    known = count in (1, 3) or (element, count) in _WIDE_ALIGNMENT
+    wide_alignment = _WIDE_ALIGNMENT.get((element, count), wide)
+    return _Part(size, alignment, count * wide, wide_alignment, known, pieces)
+
+
+def _array(kind: Any, deep: int) -> _Part:
+    one, count = _part(kind.element_type, deep + 1), kind.element_count
+    if count * len(one.pieces) > MOST_FIELDS:
+        raise _NotTold
+    pieces = tuple(
+        _Piece(f"[{n}]{p.path}", n * one.size + p.at, n * one.wide_size + p.wide_at, p.element)
+        for n in range(count)
+        for p in one.pieces
+    )
+    return one._replace(size=count * one.size, wide_size=count * one.wide_size, pieces=pieces)
+
+
+def _record(kind: Any, deep: int) -> _Part:
+    declared = kind.get_declaration()
+    parts = members(declared, conf.lib)
+    if declared.kind == CursorKind.UNION_DECL or any(map(_moves_fields, parts)):
+        raise _NotTold
+    end, wide_end, alignment, wide_alignment, is_wide = 0, 0, 1, 1, True
+    pieces: list[_Piece] = []
+    for member in kind.get_fields():
+        if member.is_bitfield():
+            raise _NotTold
+        part, at = _part(member.type, deep + 1), member.get_field_offsetof() // 8
+        wide_at = _aligned(wide_end, part.wide_alignment)
+        # What is packed, or aligned on its own, stands elsewhere: where, widened, is not told.
+        is_wide &= part.is_wide and at == _aligned(end, part.alignment)
+        pieces += _below(member.spelling, at, wide_at, part)
+        end, wide_end = at + part.size, wide_at + part.wide_size
+        alignment = max(alignment, part.alignment)
+        wide_alignment = max(wide_alignment, part.wide_alignment)
+    if len(pieces) > MOST_FIELDS:
+        raise _NotTold
+    end, wide_end = max(end, 1), max(wide_end, 1)  # an empty one has a byte
+    size, written = kind.get_size(), kind.get_align()
+    wide_alignment = max(wide_alignment, written if written > alignment else 1)
+    wide_size = _aligned(wide_end, wide_alignment)
+    is_wide &= size == _aligned(end, written) and written >= alignment
+    return _Part(size, written, wide_size, wide_alignment, is_wide, tuple(pieces))
+
+
+def _below(name: str, at: int, wide_at: int, part: _Part) -> Iterator[_Piece]:
+    """The pieces of a member; what is in one without a name is named as if it were outside."""
+    inside = f".{name}" if name and "(" not in name else ""
+    for p in part.pieces:
+        yield _Piece(f"{inside}{p.path}", at + p.at, wide_at + p.wide_at, p.element)
+
+
+def _moves_fields(member: Any) -> bool:
+    """Whether it puts something into its class that is not among the fields."""
+    if member.kind == CursorKind.CXX_BASE_SPECIFIER:
+        return True
+    methods = (CursorKind.CXX_METHOD, CursorKind.DESTRUCTOR, CursorKind.CONVERSION_FUNCTION)
+    return member.kind in methods and bool(conf.lib.clang_CXXMethod_isVirtual(member))
+
+
+def _aligned(at: int, alignment: int) -> int:
+    return -(-at // alignment) * alignment
