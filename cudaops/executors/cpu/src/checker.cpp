@@ -80,6 +80,7 @@ static std::atomic<uintptr_t> reached[most_reached];  // 0: not at all
 static __thread uint64_t own_accesses;
 
 static void count_accesses();
+static void races_forget();
 
 static inline void note_reach(const Allocation& in, uintptr_t end) {
   if (__builtin_expect((++own_accesses & 0xffff) == 0, 0)) count_accesses();
@@ -92,6 +93,7 @@ static inline void note_reach(const Allocation& in, uintptr_t end) {
 void checker_launch_begin() {
   std::lock_guard<std::mutex> hold(finding_lock);
   for (auto* seen : {&found_races, &found_same, &found_barriers, &found_reads}) seen->clear();
+  races_forget();
   accesses = 0;
   for (auto& most : reached) most = 0;
 }

@@ -84,6 +84,8 @@ static Followed program_memory{};
 static std::set<std::tuple<const void*, const void*, unsigned, int>> told;
 extern char program_begin asm("__data_start"), program_end asm("_end");
 
+static void races_forget() { told.clear(); }  // what was said of the last launch may be said again
+
 static void give_up_races(const char* why) {
   if (!races_given_up.exchange(true)) report("unfollowed\t%s", why);
 }
