@@ -291,6 +291,11 @@ def changed(values: Values, change: Callable[[Array], Array]) -> Values:
     return Values(values.size, lambda start, count: change(values.read(start, count)))
 
 
+def in_step(change: Callable[..., Array], *sides: Values) -> Values:
+    """The numbers that `change` makes of equally long buffers, chunk by chunk."""
+    return Values(sides[0].size, lambda *span: change(*(side.read(*span) for side in sides)))
+
+
 def filled(byte: int, size: int, element: Element) -> Values:
     """What stands in memory for `size` elements after every byte was set to `byte`."""
     one = decoded(np.full(ELEMENT_BYTES[element], byte, np.uint8), element)

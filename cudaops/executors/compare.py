@@ -142,29 +142,45 @@ def _largest_scaled(difference: Array, reference: Array, scale: float) -> float:
     return float(difference.max(initial=0.0))
 
 
-def share_beyond(
-    result: Array | Values,
-    reference: Array | Values,
-    relative: float,
-    idle: tuple[Array | Values, ...] = (),
-) -> float:
+def share_beyond(result: Array | Values, reference: Array | Values, relative: float) -> float:
     """Share of elements, of those finite on both sides, that are off by more than this share of
-    their own size, 0-1: what a few large elements cannot hide. Elements where the result and all of
-    `idle` are the same are not counted."""
-
-    def beyond(result: Array, reference: Array, *idle: Array) -> tuple[int, int]:
-        if idle:
-            moved = np.logical_or.reduce([result != side for side in idle])
-            result, reference = result[moved], reference[moved]
-        x, y = (side.astype(np.float64, copy=False) for side in _finite(result, reference))
-        with np.errstate(over="ignore"):
-            return int(np.count_nonzero(np.abs(x - y) > relative * np.abs(y))), x.size
-
+    their own size, 0-1: what a few large elements cannot hide."""
+    sides = _values(result), _values(reference)
     found, counted = 0, 0
-    sides = (_values(side) for side in (result, reference, *idle))
-    for part, size in over_chunks(beyond, *sides):
-        found, counted = found + part, counted + size
+    for part in over_chunks(lambda x, y: _clipped(x, y, relative, 0.0), *sides):
+        found, counted = found + part.beyond, counted + part.compared
     return found / counted if counted else 0.0
+
+
+class Clipped(NamedTuple):
+    """A result without the elements that are farthest off."""
+
+    beyond: int
+    """How many were left out."""
+    compared: int
+    """Elements that are finite on both sides, those among them."""
+    rest: float
+    """L2 norm of the difference of the others."""
+
+
+def clipped(
+    result: Array | Values, reference: Array | Values, relative: float, scale: float
+) -> Clipped:
+    """Leave out what is off by more than `relative` times its own size plus `scale`."""
+    beyond, compared, rest = 0, 0, 0.0
+    sides = _values(result), _values(reference)
+    for part in over_chunks(lambda x, y: _clipped(x, y, relative, scale), *sides):
+        beyond, compared = beyond + part.beyond, compared + part.compared
+        rest = math.hypot(rest, part.rest)
+    return Clipped(beyond, compared, rest)
+
+
+def _clipped(x: Array, y: Array, relative: float, scale: float) -> Clipped:
+    x, y = (side.astype(np.float64, copy=False) for side in _finite(x, y))
+    with np.errstate(over="ignore"):
+        gap = np.abs(x - y)
+        near = gap <= relative * np.abs(y) + relative * scale
+        return Clipped(int(np.count_nonzero(~near)), x.size, _norm(gap[near]))
 
 
 def _finite(x: Array, y: Array) -> tuple[Array, Array]:
@@ -181,35 +197,6 @@ def _same(x: Array, y: Array) -> bool:
     return np.array_equal(x[:PROBE], y[:PROBE]) and np.array_equal(x, y)
 
 
-def special_mismatches(result: Array | Values, reference: Array | Values) -> int:
-    """Elements where one side is NaN or infinite and the other is not the very same."""
-    return sum(over_chunks(_specials, _values(result), _values(reference)))
-
-
-class Special(NamedTuple):
-    """An element that is not finite on one side, and not the very same on the other."""
-
-    element: int
-    result: float
-    reference: float
-
-
-def first_special_mismatch(result: Array | Values, reference: Array | Values) -> Special | None:
-    """The first of those that `special_mismatches` counts; None where there is none."""
-
-    def first(x: Array, y: Array) -> tuple[int, Special | None]:
-        apart = ~((x == y) | (np.isnan(x) & np.isnan(y)) | (np.isfinite(x) & np.isfinite(y)))
-        at = int(apart.argmax()) if apart.any() else None
-        return x.size, None if at is None else Special(at, float(x[at]), float(y[at]))
-
-    before = 0
-    for size, found in over_chunks(first, _values(result), _values(reference)):
-        if found is not None:
-            return found._replace(element=before + found.element)
-        before += size
-    return None
-
-
 class Differing(NamedTuple):
     """Elements that are not near enough to the reference."""
 
@@ -222,10 +209,16 @@ class Differing(NamedTuple):
 
 
 def differing(
-    result: Array | Values, reference: Array | Values, relative: float, scale: float = 0.0
+    result: Array | Values,
+    reference: Array | Values,
+    relative: float,
+    scale: float = 0.0,
+    *,
+    finite_only: bool = False,
 ) -> Differing | None:
-    """Elements off by more than `relative` times their own size plus `scale`, and those where one
-    side is NaN or infinite and the other not the very same; None where there are none."""
+    """Elements off by more than `relative` times their own size plus `scale`, and, unless
+    `finite_only`, those where one side is NaN or infinite and the other not the very same; None
+    where there are none."""
 
     def apart(x: Array, y: Array) -> tuple[int, Differing | None]:
         wrong = x != y
@@ -235,6 +228,8 @@ def differing(
             with np.errstate(over="ignore", invalid="ignore"):
                 near = finite & (np.abs(a - b) <= relative * np.abs(b) + relative * scale)
             wrong &= ~near & ~(np.isnan(a) & np.isnan(b))
+        if finite_only:
+            wrong &= np.isfinite(x) & np.isfinite(y)
         if not wrong.any():
             return x.size, None
         at = int(wrong.argmax())
@@ -258,34 +253,89 @@ def _specials(x: Array, y: Array) -> int:
     return int(np.count_nonzero(~finite & ~same))
 
 
+class Misplaced(NamedTuple):
+    """Where a result is not finite and the reference is, or the reverse."""
+
+    wrong: int = 0
+    """Elements of another class than the reference's."""
+    lost: int = 0
+    """Elements that are finite in the reference and not in the result; none of `wrong`."""
+    overflowed: int = 0
+    """Elements that are not finite in the reference, and are numbers of its type in the wider run:
+    it overflowed on the way."""
+    first: int | None = None
+    """Place of the first of `wrong` and `lost`."""
+
+    @property
+    def elements(self) -> int:
+        """Those that count. Another order of the same operations overflows elsewhere: of an author
+        who overflows on the way in some places, twice as many may be lost."""
+        return self.wrong + (self.lost if self.lost > 2 * self.overflowed else 0)
+
+
+def misplaced(
+    result: Array | Values,
+    reference: Array | Values,
+    wide: Array | Values | None,
+    largest: float = math.inf,
+    *,
+    as_good: bool = True,
+) -> Misplaced:
+    """Hold the places of NaN and infinity against the reference's.
+
+    `as_good`: NaN and infinity may stand for each other, since what is left over of an infinity in
+    a compensated sum is inf - inf; the opposite infinity may not. Where the reference is not finite
+    and `wide`, the same computed in a wider type, is, the reference overflowed on the way: a finite
+    result is as good there, an infinity with the sign of `wide` where that is beyond `largest` (of
+    the type), and with `as_good` any but the infinity of the sign that neither has. A reference
+    within a factor of 2 of `largest` may be an infinity of its sign: twice the value may have stood
+    on the way.
+    """
+
+    def look(x: Array, y: Array, *wider: Array) -> tuple[int, Misplaced]:
+        finite, right = np.isfinite(x), np.isfinite(y)
+        if finite.all() and right.all():
+            return x.size, Misplaced()
+        same = (x == y) | (np.isnan(x) & np.isnan(y))
+        if as_good:
+            same |= np.isnan(x) | np.isnan(y)
+        wrong = ~right & (finite | ~same)
+        lost = right & ~finite
+        lost &= ~((np.abs(y) >= largest / 2.0) & (x == np.copysign(np.inf, y)))
+        overflowed = 0
+        for wide in wider:
+            on_the_way = ~right & np.isfinite(wide)
+            beyond = np.abs(wide) > largest
+            signed = x == np.copysign(np.inf, wide)
+            wrong &= ~(on_the_way & (finite | (signed & (beyond | as_good))))
+            overflowed = int(np.count_nonzero(on_the_way & ~beyond))
+        places = wrong | lost
+        first = int(places.argmax()) if places.any() else None
+        lost_, wrong_ = int(np.count_nonzero(lost)), int(np.count_nonzero(wrong))
+        return x.size, Misplaced(wrong_, lost_, overflowed, first)
+
+    wider = () if wide is None else (_values(wide),)
+    before, total = 0, Misplaced()
+    with np.errstate(invalid="ignore"):
+        for size, one in over_chunks(look, _values(result), _values(reference), *wider):
+            first = total.first
+            if first is None and one.first is not None:
+                first = before + one.first
+            total = Misplaced(
+                total.wrong + one.wrong,
+                total.lost + one.lost,
+                total.overflowed + one.overflowed,
+                first,
+            )
+            before += size
+    return total
+
+
 def misplaced_specials(
     result: Array | Values, reference: Array | Values, wide: Array | Values | None
 ) -> int:
-    """Elements where one side is finite and the other is not, or the two are opposite infinities.
-
-    NaN and infinity may stand for each other: what is left over of an infinity in a compensated sum
-    is inf - inf. Nothing is asked where `wide`, the reference computed in a wider type, is finite
-    and the reference is not: it overflowed on the way, which another order need not do.
-    """
-
-    def moved(x: Array, y: Array, *beyond: Array) -> int:
-        wrong = np.isfinite(x) != np.isfinite(y)
-        for wider in beyond:
-            wrong &= np.isfinite(y) | ~np.isfinite(wider)
-        wrong |= np.isinf(x) & np.isinf(y) & (x != y)
-        return int(np.count_nonzero(wrong))
-
-    wider = () if wide is None else (_values(wide),)
-    return sum(over_chunks(moved, _values(result), _values(reference), *wider))
-
-
-def integer_mismatches(result: Array | Values, reference: Array | Values) -> int:
-    """Elements that differ, for what is compared exactly."""
-
-    def different(x: Array, y: Array) -> int:
-        return int(np.count_nonzero(x != y))
-
-    return sum(over_chunks(different, _values(result), _values(reference)))
+    """How many there are, with NaN as good as an infinity: see `misplaced`."""
+    return misplaced(result, reference, wide).elements
 
 
 def beyond_one_rounding(

@@ -1,8 +1,11 @@
-"""Is a candidate's result as good as the baseline's? One answer a buffer, with its numbers."""
+"""Is a candidate's result as good as the baseline's? One answer a buffer, with its numbers.
+
+Results are compared as numbers: the sign of a zero and the payload of a NaN are free.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -12,63 +15,48 @@ from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
 from cudaops.executors.arrays import (
     EXACT_LIMIT,
-    UNIT_ROUNDOFF,
+    Array,
     Values,
     contents_digest,
+    in_memory,
+    in_step,
 )
+from cudaops.executors.bands import error_counts, excess
 from cudaops.executors.compare import (
+    Differing,
     Distance,
+    Misplaced,
     beyond_one_rounding,
+    clipped,
+    differing,
     distance,
-    first_special_mismatch,
-    integer_mismatches,
     is_small_integers,
-    misplaced_specials,
+    misplaced,
     same_contents,
-    share_beyond,
-    special_mismatches,
 )
 from cudaops.executors.fields import View, tail, views
+from cudaops.gates.tolerance import (
+    EXTRA,
+    LARGEST,
+    OUTLIERS,
+    Bounds,
+    Sides,
+    Yardstick,
+    bounds_of,
+    by_own_size,
+    outlier_shares,
+    own_counts,
+    yardstick,
+)
 from cudaops.sandbox.inputs import CaseKind
-from cudaops.sandbox.oracle import MAX_OWN_ERROR, Known, Reference
-from cudaops.sandbox.precision import FORMATS, allowed_roundoffs
-
-FALLBACK_ROUNDOFFS = 64.0
-"""Bound in unit roundoffs on the distance from the baseline where there is no widened yardstick.
-A float32 sum of products in another order differs by about 5 roundoffs (relative L2), one with
-TF32 operands by about 5000. Source: the table in docs/verification.md."""
-
-FLOOR_ROUNDOFFS: dict[Element, float] = {"f16": 0.5, "bf16": 0.5, "f32": 1.0, "f64": 2.0}
-"""A baseline is never counted as more exact than so many unit roundoffs. One rounding makes a
-relative L2 error of 0.4: what is computed in f32 and only stored in 16 bits has no more than that,
-and a result rounded to bf16 is 3.4 roundoffs of f16 away. Sums in f32 and f64 scatter more.
-2 for f64 is chosen, not measured: a result is rounded to double once more than its yardstick."""
-
-MAX_ERROR_FACTOR_EXTRA = 4.0
-"""The largest error of one element is an extreme value and scatters more than a norm: its bound is
-this much wider than that of the relative L2 error."""
-
-MOST = 0.5
-"""No more than this share of the elements may be off by more than one element may be of its own
-size, unless it is so of the baseline. A norm alone lets a few large elements hide all others; of a
-product of signed numbers some 5 % are as near to 0 as that. Chosen: far from both."""
-
-SMALLEST: dict[Element, float] = {
-    "f16": 2.0**-24, "bf16": 2.0**-133, "f32": 2.0**-149, "f64": 2.0**-1074,
-}  # fmt: skip
-"""Smallest subnormal: numbers near it are rounded to its multiples, which no unit roundoff
-describes. Source: IEEE 754-2019 table 3.5; bfloat16 has the exponent range of f32."""
-
-FEW_ELEMENTS = 16
-FEW_ROUNDOFFS = FALLBACK_ROUNDOFFS / 4
-"""The error of a few elements is one draw and no yardstick: the baseline's own may be near 0 by
-luck, as that of a dot product on an H200 was (2.0e-8, another order 2.4e-7, 2026-11-20). Of fewer
-than FEW_ELEMENTS it counts as at least this; with the default factor that is the bound without any
-yardstick, which TF32 still exceeds a hundredfold."""
+from cudaops.sandbox.oracle import Reference
+from cudaops.sandbox.precision import FORMATS
 
 DIGESTED_BYTES = 16 << 20
 """From this size on a result is first looked for among those that were compared, by its digest.
 Chosen: a comparison reads three such files and computes several norms; a digest reads one."""
+SHOWN_DIGITS: dict[Element, int] = {"f16": 5, "bf16": 4, "f32": 9, "f64": 17}
+"""Significant digits in which two numbers of the type are never the same."""
 NOTHING_COMPARED = "the kernel changes no buffer, so nothing was compared"
 
 
@@ -87,32 +75,6 @@ class Finding(NamedTuple):
     accuracy: BufferAccuracy
     launch: int | None = None
     """Of the repeat gate, from 1."""
-
-
-class Sides(NamedTuple):
-    """What is held against what in one buffer."""
-
-    result: Values
-    baseline: Values
-    wide: Values | None
-    """The widened baseline's doubles; None where there are none, and `wide_problem` says why."""
-    wide_problem: str | None
-    in_places: bool = False
-    """The inputs are such that the baseline is not finite in places (`Reference.non_finite`)."""
-    before: Values | None = None
-    """What stood there before the launch; None: not known, or filled with poison."""
-    equal: bool = False
-    """Somebody saw that result and baseline are the same bytes: then what is said of the two is
-    what is said of the baseline."""
-    known: Known | None = None
-    """What was found of the baseline before; None: find it anew."""
-
-
-class _Bounds(NamedTuple):
-    relative_l2: float
-    max_scaled: float
-    strict_l2: float
-    """What `relative_l2` would be had the user allowed no other precision."""
 
 
 def buffer_accuracy(
@@ -184,23 +146,17 @@ def _nearness(accuracy: BufferAccuracy) -> float:
 
 def _sides(view: View, ran: Ran, reference: Reference, equal: bool) -> Sides:
     wide = (reference.wide_outputs or {}).get(view.index)
+    moved = (reference.sensitivity or {}).get(view.index)
     return Sides(
         view.stored(ran.outputs[view.index]),
         view.stored(reference.outputs[view.index]),
         None if wide is None else view.stored_widened(wide),
         reference.wide_problem,
         reference.non_finite,
-        _before(view, reference),
         equal,
         reference.known_of_view(view),
+        None if moved is None else view.stored(moved),
     )
-
-
-def _before(view: View, reference: Reference) -> Values | None:
-    inputs, index = reference.inputs, view.index
-    if index in inputs.poison or index not in inputs.contents or view.element == "opaque":
-        return None
-    return view.stored(inputs.contents[index])
 
 
 def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> BufferAccuracy:
@@ -208,99 +164,143 @@ def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> 
 
     Integers: equal everywhere. Floating with a yardstick: the candidate's relative L2 error against
     the widened baseline is at most `policy.max_error_factor` times the baseline's own (which counts
-    as FLOOR_ROUNDOFFS at least), and most elements are right by their own size too (MOST). Without
+    as FLOOR_ROUNDOFFS at least; OUTLIERS may be farther off), and in each band of sizes no more
+    elements are off by their own size than the baseline's errors explain (`bands.excess`). Without
     a yardstick, or with one that the baseline itself is nowhere near, within FALLBACK_ROUNDOFFS of
-    the baseline. `policy.allow_precision` raises the bound to what that precision does when used
-    well (`precision.WELL_USED_ROUNDOFFS`). Zero everywhere must stay zero everywhere. What is not
-    finite must be the very same; on inputs that make it so in places, what is finite must be the
-    same (`misplaced_specials`), and a candidate that does not overflow where the baseline does is
-    held against the widened result there.
+    the baseline. Where `Sides.moved` says what one roundoff of the inputs changes, that counts as
+    an error of the baseline too. `policy.allow_precision` raises the bound to what that precision
+    does when used well (`precision.WELL_USED_ROUNDOFFS`). Zero everywhere must stay zero
+    everywhere. What is not finite must be the very same; on inputs that make it so in places, what
+    is finite must be the same (`compare.misplaced`), and a candidate that does not overflow where
+    the baseline does is held against the widened result there.
     """
     if element not in FLOATING:
-        return _equality(name, sides, "mismatches")
-    own, problem = _yardstick(sides)
-    measured_by = sides.wide if own is not None and sides.wide is not None else sides.baseline
-    if sides.equal and own is not None:
-        gap = own
+        return _equality(name, sides, element, "mismatches")
+    held = yardstick(sides)
+    if sides.equal and held.own is not None:
+        gap = held.own
     else:
-        gap = distance(sides.result, measured_by, 0.0 if own is None else own.scale)
-    special = _specials(sides, gap, own)
-    bounds = _bounds(gap, own, element, policy)
-    near = gap.relative_l2 <= bounds.relative_l2 and gap.max_scaled <= bounds.max_scaled
+        scale = 0.0 if held.own is None else held.own.scale
+        gap = distance(sides.result, held.reference, scale)
+    special = _specials(sides, held, gap, element)
+    bounds = bounds_of(gap, held, element, policy)
     numbers = {
         f"{name}_relative_l2": gap.relative_l2,
         f"{name}_relative_l2_bound": bounds.relative_l2,
         f"{name}_max_abs": gap.max_abs,
         f"{name}_max_scaled": gap.max_scaled,
         f"{name}_max_scaled_bound": bounds.max_scaled,
-        f"{name}_non_finite_mismatches": float(special),
+        f"{name}_non_finite_mismatches": float(special.elements),
     }
-    if own is not None:
-        numbers[f"{name}_baseline_relative_l2"] = own.relative_l2
+    if held.own is not None:
+        numbers[f"{name}_baseline_relative_l2"] = held.own.relative_l2
+    if held.moved is not None:
+        numbers[f"{name}_moved_relative_l2"] = held.moved.relative_l2
     if policy.allow_precision is not None:
         numbers[f"{name}_relative_l2_bound_strict"] = bounds.strict_l2
-    summary = _describe(name, gap, own, bounds, problem, policy)
-    if special:
-        summary += f", {special} elements not finite where the baseline is or the reverse"
-        first = None if sides.in_places else first_special_mismatch(sides.result, sides.baseline)
-        if first is not None:
-            summary += f" (first: element {first.element} is {first.result:.3g}, "
-            summary += f"the baseline's {first.reference:.3g})"
-    hidden = _hidden(sides, bounds) if near and own is not None and gap.compared else 0.0
-    if hidden:
-        summary += f", {hidden:.0%} of the elements are off by more than "
-        summary += f"{bounds.max_scaled:.1e} of their own size"
-        numbers[f"{name}_share_off"] = hidden
-    return BufferAccuracy(near and special == 0 and not hidden, summary, numbers)
+    summary = _describe(gap, held, bounds, policy)
+    wrong = _refusal(sides, held, gap, special, bounds, element, policy)
+    if wrong is None:
+        return BufferAccuracy(True, f"{name}: {summary}", numbers)
+    text = f"{_told(name, wrong.found, sides, element)}: {wrong.why or summary}"
+    return BufferAccuracy(False, text, {**numbers, **wrong.numbers(name)})
 
 
-def _specials(sides: Sides, gap: Distance, own: Distance | None) -> int:
+class _Refusal(NamedTuple):
+    """What is wrong with a result."""
+
+    found: Differing
+    why: str = ""
+    share: float | None = None
+    """Of the elements of one size that are off."""
+
+    def numbers(self, name: str) -> dict[str, float]:
+        return {} if self.share is None else {f"{name}_share_off": self.share}
+
+
+def _refusal(
+    sides: Sides,
+    held: Yardstick,
+    gap: Distance,
+    special: Misplaced,
+    bounds: Bounds,
+    element: Element,
+    policy: Policy,
+) -> _Refusal | None:
+    """Why a result is not as good as the baseline's; None where it is."""
+    if special.elements and special.first is not None:
+        at = special.first
+        found = Differing(special.elements, at, *_values_at(at, sides.result, sides.baseline))
+        return _Refusal(found, "not finite where the author's is, or the reverse")
+    near = gap.relative_l2 <= bounds.relative_l2 and gap.max_scaled <= bounds.max_scaled
+    if not near and not _few_outliers(sides, held, gap, bounds):
+        relative, scale = bounds.relative_l2 / 2, gap.scale
+        if gap.max_scaled > bounds.max_scaled:
+            relative = bounds.max_scaled
+        return _Refusal(_differing(sides.result, held.reference, relative, scale))
+    if sides.equal or not gap.compared:
+        return None
+    return _unmeasured(sides, held, element) or _hidden(sides, held, gap, element, policy)
+
+
+def _few_outliers(sides: Sides, held: Yardstick, gap: Distance, bounds: Bounds) -> bool:
+    """Whether it is but OUTLIERS that keep a result from its bound."""
+    if gap.relative_l2 > bounds.outlier_l2 or gap.max_scaled > bounds.outlier_scaled:
+        return False
+    found = clipped(sides.result, held.reference, EXTRA * bounds.relative_l2, gap.scale)
+    rest = bounds.relative_l2 * gap.scale * float(np.sqrt(gap.compared))
+    return found.beyond <= OUTLIERS * found.compared and found.rest <= rest
+
+
+def _unmeasured(sides: Sides, held: Yardstick, element: Element) -> _Refusal | None:
+    """What is wrong where the widened run is not finite and the baseline is: held against the
+    baseline itself there."""
+    if held.unmeasured is None:
+        return None
+    gap = distance(sides.result, held.unmeasured)
+    bounds = bounds_of(gap, Yardstick(sides.baseline, None, held.moved), element, Policy())
+    if gap.relative_l2 <= bounds.relative_l2 and gap.max_scaled <= bounds.max_scaled:
+        return None
+    found = _differing(sides.result, held.unmeasured, bounds.relative_l2 / 2, gap.scale)
+    why = f"relative L2 distance {gap.relative_l2:.1e} from the baseline (allowed "
+    why += f"{bounds.relative_l2:.1e}) where the wider run is not finite"
+    return _Refusal(found, why)
+
+
+def _hidden(
+    sides: Sides, held: Yardstick, gap: Distance, element: Element, policy: Policy
+) -> _Refusal | None:
+    """Elements that are wrong by their own size behind a few large ones: see `bands.excess`."""
+    if held.own is None:
+        return None
+    allowed, floor = by_own_size(gap, element, policy)
+    found = error_counts(sides.result, held.reference, allowed)
+    if not found.off.any():
+        return None
+    own = own_counts(sides, held, floor, policy)
+    over = excess(found, own, allowed.relative, outlier_shares(element, policy), gap.scale)
+    if over is None:
+        return None
+    share = over.off / over.elements
+    why = f"{share:.0%} of the elements of sizes {over.smallest:.1e} to {over.largest:.1e} are off "
+    why += f"by more than {over.beyond:.1e} of their own size, and the baseline's are not"
+
+    def in_band(x: Array, y: Array) -> Array:
+        size = np.abs(y)
+        return np.where((size >= over.smallest) & (size < over.largest), x, np.nan)
+
+    result = in_step(in_band, sides.result, held.reference)
+    first = _differing(result, held.reference, over.beyond, 0.0)
+    return _Refusal(first, why, share)
+
+
+def _specials(sides: Sides, held: Yardstick, gap: Distance, element: Element) -> Misplaced:
     """Elements that are not finite where the baseline is, or the reverse: `compare_sides`."""
-    if sides.equal:
-        return 0
-    if sides.in_places:
-        wide = sides.wide if own is not None else None
-        return misplaced_specials(sides.result, sides.baseline, wide)
-    if own is None:  # the gap is that to the baseline
-        return gap.non_finite_mismatches
-    if gap.compared == own.compared == sides.result.size:  # all are finite
-        return 0
-    return special_mismatches(sides.result, sides.baseline)
-
-
-def _hidden(sides: Sides, bounds: _Bounds) -> float:
-    """Share of elements that are wrong by their own size behind a few large ones; 0 where few
-    are, or as many of the baseline's. What nobody changed is not counted: a buffer that the kernel
-    writes in part may hold there what no norm of results is held against."""
-    if sides.wide is None or sides.equal:
-        return 0.0
-    idle = () if sides.before is None else (sides.baseline, sides.before)
-    share = share_beyond(sides.result, sides.wide, bounds.max_scaled, idle)
-    if share <= MOST:
-        return 0.0
-    own = share_beyond(sides.baseline, sides.wide, bounds.max_scaled, idle)
-    return share if share > 2.0 * own else 0.0
-
-
-def _yardstick(sides: Sides) -> tuple[Distance | None, str | None]:
-    """How far the baseline is from its widened run; None where that is no yardstick, and why."""
-    if sides.wide is None:
-        return None, sides.wide_problem
-    own = _own(sides, sides.wide)
-    if own.scale == 0.0 and own.max_abs > 0.0:
-        return None, "it is zero everywhere, the baseline is not"
-    if not own.relative_l2 <= MAX_OWN_ERROR:
-        return None, f"the baseline is {own.relative_l2:.1e} away from it"
-    return own, None
-
-
-def _own(sides: Sides, wide: Values) -> Distance:
-    """The baseline's distance from its widened run, found once a reference."""
-    if sides.known is None:
-        return distance(sides.baseline, wide)
-    if sides.known.own is None:
-        sides.known.own = distance(sides.baseline, wide)
-    return sides.known.own
+    finite = gap.compared == sides.result.size
+    if sides.equal or (finite and (held.own is None or held.own.compared == gap.compared)):
+        return Misplaced()
+    wide = None if held.own is None else sides.wide
+    return misplaced(sides.result, sides.baseline, wide, LARGEST[element], as_good=sides.in_places)
 
 
 def _is_exact(sides: Sides, limit: float) -> bool:
@@ -312,50 +312,56 @@ def _is_exact(sides: Sides, limit: float) -> bool:
     return sides.known.exact
 
 
-def _bounds(gap: Distance, own: Distance | None, element: Element, policy: Policy) -> _Bounds:
-    """How far a result may be from the reference; nothing where that is zero everywhere."""
-    scale = gap.scale
-    if scale == 0.0:
-        return _Bounds(0.0, 0.0, 0.0)
-    factor = policy.max_error_factor
-    step = 0.5 * SMALLEST[element] / scale
-    strict = FALLBACK_ROUNDOFFS * max(UNIT_ROUNDOFF[element], step)
-    if own is not None:
-        roundoffs = FLOOR_ROUNDOFFS[element]
-        if gap.compared < FEW_ELEMENTS:
-            roundoffs = max(roundoffs, FEW_ROUNDOFFS)
-        floor = max(roundoffs * UNIT_ROUNDOFF[element], step)
-        strict = factor * max(own.relative_l2, floor)
-    allowed = max(strict, allowed_roundoffs(policy))
-    widest = max(allowed, 0.0 if own is None else factor * own.max_scaled)
-    return _Bounds(allowed, MAX_ERROR_FACTOR_EXTRA * widest, strict)
-
-
-def _describe(
-    name: str,
-    gap: Distance,
-    own: Distance | None,
-    bounds: _Bounds,
-    wide_problem: str | None,
-    policy: Policy,
-) -> str:
+def _describe(gap: Distance, held: Yardstick, bounds: Bounds, policy: Policy) -> str:
+    own, moved = held.own, held.moved
     allowed = f"allowed {bounds.relative_l2:.1e}"
     if not gap.compared:
-        return f"{name}: no element is finite on both sides"
+        return "finite nowhere, as the author's"
     if gap.scale == 0.0:
         allowed = "allowed 0: the reference is zero everywhere"
     elif policy.allow_precision is not None:
         allowed += f", with {policy.allow_precision} allowed by the user"
+    if moved is not None and (own is None or moved.relative_l2 > own.relative_l2):
+        allowed += f"; inputs moved by one roundoff each make {moved.relative_l2:.1e}"
     if own is None:
-        text = f"{name}: relative L2 distance {gap.relative_l2:.1e} from the baseline"
-        text += f" ({allowed}; no wider run as yardstick: {wide_problem})"
+        text = f"relative L2 distance {gap.relative_l2:.1e} from the baseline"
+        text += f" ({allowed}; no wider run as yardstick: {held.problem})"
     else:
-        text = f"{name}: relative L2 error {gap.relative_l2:.1e}"
+        text = f"relative L2 error {gap.relative_l2:.1e}"
         text += f" (baseline's own {own.relative_l2:.1e}, {allowed})"
     if gap.max_scaled > bounds.max_scaled:
         text += f", one element is off by {gap.max_scaled:.1e} of its size"
         text += f" (allowed {bounds.max_scaled:.1e})"
     return text
+
+
+def _differing(result: Values, reference: Values, relative: float, scale: float) -> Differing:
+    """The elements to name: where a norm is beyond its bound, some are beyond half of it."""
+    slightly_less = relative * (1.0 - 1e-6)
+    found = differing(result, reference, slightly_less, scale, finite_only=True)
+    found = found or differing(result, reference, 0.0, finite_only=True)
+    return found or Differing(0, 0, *_values_at(0, result, reference))
+
+
+def _values_at(place: int, *sides: Values) -> tuple[int | float, int | float]:
+    one, other = (side.read(place, 1)[0].item() for side in sides)
+    return one, other
+
+
+def _told(name: str, found: Differing, sides: Sides, element: Element) -> str:
+    """How many elements differ and the first of them, for whoever must mend it."""
+    what, first = "elements", f"{name}[{found.first}]"
+    if element == "opaque":
+        what, first = "bytes", f"byte {found.first}"
+    result, baseline = (
+        _shown(value, element) for value in _values_at(found.first, sides.result, sides.baseline)
+    )
+    text = f"{name}: {found.elements} of {sides.baseline.size} {what} differ; first {first} is "
+    return f"{text}{result}, the author's {baseline}"
+
+
+def _shown(value: int | float, element: Element) -> str:
+    return f"{value:.{SHOWN_DIGITS[element]}g}" if element in FLOATING else str(value)
 
 
 def compare_sides_exactly(
@@ -370,10 +376,10 @@ def compare_sides_exactly(
     """
     limit = EXACT_LIMIT.get(element)
     if limit is None:
-        return _equality(name, sides, "exact_mismatches")
+        return _equality(name, sides, element, "exact_mismatches")
     if not _is_exact(sides, limit):
         return compare_sides(sides, element, name, policy)
-    found = _equality(name, sides, "exact_mismatches")
+    found = _equality(name, sides, element, "exact_mismatches")
     if found.passed or policy.allow_precision is None:
         return found
     kind = FORMATS[policy.allow_precision]
@@ -384,11 +390,65 @@ def compare_sides_exactly(
     return BufferAccuracy(wrong == 0, text, numbers)
 
 
-def _equality(name: str, sides: Sides, key: str) -> BufferAccuracy:
-    wrong = 0 if sides.equal else integer_mismatches(sides.result, sides.baseline)
-    text = f"{name}: {wrong} of {sides.baseline.size} elements differ"
-    numbers = {f"{name}_{key}": float(wrong)}
-    return BufferAccuracy(wrong == 0, text if wrong else f"{name}: equal", numbers)
+def _equality(name: str, sides: Sides, element: Element, key: str) -> BufferAccuracy:
+    found = None if sides.equal else differing(sides.result, sides.baseline, 0.0)
+    numbers = {f"{name}_{key}": float(0 if found is None else found.elements)}
+    if found is None:
+        return BufferAccuracy(True, f"{name}: equal", numbers)
+    return BufferAccuracy(False, _told(name, found, sides, element), numbers)
+
+
+def same_as_sets(sides: Sides, element: Element, name: str, policy: Policy) -> BufferAccuracy:
+    """Whether a result holds the baseline's elements in any order: for results whose order the
+    author's kernel does not settle either, as what threads append by an atomic counter. Both are
+    sorted (in memory, at once) and then compared as ever."""
+
+    def in_order(values: Values) -> Values:
+        return in_memory(np.sort(values.read(0, values.size)))
+
+    result, baseline = in_order(sides.result), in_order(sides.baseline)
+    wide, moved = (None if x is None else in_order(x) for x in (sides.wide, sides.moved))
+    whole = Sides(
+        result, baseline, wide, sides.wide_problem, sides.in_places, sides.equal, None, moved
+    )
+    return _in_another_order(compare_sides(whole, element, name, policy), name)
+
+
+def same_as_rows(
+    columns: Sequence[tuple[Sides, Element, str]], policy: Policy
+) -> tuple[BufferAccuracy, ...]:
+    """The same of equally long buffers whose elements belong together: rows may come in any order,
+    and each must be there as often as in the baseline.
+
+    Rows are sorted by what is no floating number first: rows that differ in floating numbers alone,
+    by a rounding of the first that differs, may be taken for different ones. There is no yardstick:
+    the widened run has an order of its own. Raises ValueError where the lengths differ.
+    """
+    if len({sides.baseline.size for sides, _, _ in columns}) > 1:
+        raise ValueError("buffers of different lengths have no rows in common")
+    keys = sorted(range(len(columns)), key=lambda at: columns[at][1] in FLOATING)
+
+    def in_order(values: Sequence[Values]) -> list[Values]:
+        whole = [one.read(0, one.size) for one in values]
+        order = np.lexsort([whole[at] for at in reversed(keys)])
+        return [in_memory(one[order]) for one in whole]
+
+    results = in_order([sides.result for sides, _, _ in columns])
+    baselines = in_order([sides.baseline for sides, _, _ in columns])
+    found = []
+    for (sides, element, name), result, baseline in zip(columns, results, baselines, strict=True):
+        problem = "the order of rows is not fixed"
+        whole = Sides(result, baseline, None, problem, sides.in_places, sides.equal)
+        found.append(_in_another_order(compare_sides(whole, element, name, policy), name))
+    return tuple(found)
+
+
+def _in_another_order(found: BufferAccuracy, name: str) -> BufferAccuracy:
+    if found.passed:
+        said = f"{name}: equal in another order (the author's own order is not fixed)"
+    else:
+        said = f"{found.summary} (both sorted: the author's own order is not fixed)"
+    return found._replace(summary=said)
 
 
 def parameter_name(workload: Workload, allocation: Allocation) -> str:

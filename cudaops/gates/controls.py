@@ -22,11 +22,11 @@ from cudaops.executors.arrays import (
 )
 from cudaops.gates.accuracy import (
     BufferAccuracy,
-    Sides,
     compare_sides,
     compare_sides_exactly,
     parameter_name,
 )
+from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import EXACT_CASES, before_path
 from cudaops.sandbox.oracle import Oracle, Reference
 from cudaops.sandbox.precision import FORMATS, narrowed, rounded

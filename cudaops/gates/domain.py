@@ -176,7 +176,7 @@ class DomainJudge:
                     yield BufferAccuracy(False, f"wrote to its input {name}", {})
                 continue
             accuracy = exact_accuracy if one.draw.exact else buffer_accuracy
-            if a.element not in FLOATING:
+            if a.element not in FLOATING and not a.fields:
                 yield _integers(one, a, name, ran)
                 continue
             yield fairly(accuracy, a, name, ran, one.reference, self._policy)

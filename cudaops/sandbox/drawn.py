@@ -15,20 +15,20 @@ from typing import NamedTuple
 import numpy as np
 
 from cudaops.domain.execution import Misbehaved, Ran
-from cudaops.domain.workload import FLOATING, Element, ScalarArgument, Workload
+from cudaops.domain.workload import FLOATING, Allocation, Element, Field, Workload
 from cudaops.executors.arrays import (
     Array,
     read_array,
     round_wide_doubles,
-    stored,
     write_array,
 )
 from cudaops.executors.base import Branches, Check, Executor, Trial, Tried
 from cudaops.executors.compare import distance, non_finite_share, same_contents
+from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject, numbers_in
-from cudaops.sandbox.inputs import can_widen, pad_tail, widen
+from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject, number_of, numbers_in
+from cudaops.sandbox.inputs import can_widen, pad_tail, widen, widened_arguments
 from cudaops.sandbox.oracle import Baseline, Reference
 from cudaops.sandbox.shapes import ShapeFinder
 
@@ -110,6 +110,8 @@ class DomainBuilder:
         self._why: dict[str, str] = {}
         self._tried = 0
         self._accesses = 0
+        self._own_habits: frozenset[str] | None = None
+        """What the author's kernel does wrong on captured contents already; None: not seen yet."""
 
     def build(self) -> Domain:
         """All of it. What the author's kernel does not bear is left out."""
@@ -173,8 +175,10 @@ class DomainBuilder:
         self._tried += len(made)
         first = self._ran([trial for trial, _ in made], batch / "first", check="full")
         good: list[tuple[int, Ran]] = []
+        if self._own_habits is None:
+            self._own_habits = _habits(first[0].outcome)
         for n, tried in enumerate(first):
-            fault = _fault(tried.outcome)
+            fault = _fault(tried.outcome, self._own_habits)
             if fault is None and isinstance(tried.outcome, Ran):
                 good.append((n, tried.outcome))
             elif fault is not None:
@@ -188,8 +192,7 @@ class DomainBuilder:
             if free is None:
                 unsettled.append(draws[n])
             elif not _has_grown(draws[n]) or self._covers(trial, ran, batch / f"wider_{n}"):
-                habits = frozenset(w.habit for w in ran.warnings) - {""}
-                kept.append(_Borne(draws[n], trial, ran, broken, habits, free))
+                kept.append(_Borne(draws[n], trial, ran, broken, _habits(ran), free))
         if unsettled and not remembers:
             kept += self._borne(unsettled, remembers=True)
         for draw in unsettled if remembers else ():
@@ -245,13 +248,13 @@ class DomainBuilder:
         for n, one in enumerate(found):
             outputs, problem = wide[n]
             special = any(
-                non_finite_share(stored(one.ran.outputs[a.index], a.element)) > 0
-                for a in one.trial.workload.allocations
-                if a.role != "in" and a.element in FLOATING
+                non_finite_share(view.stored(one.ran.outputs[view.index])) > 0
+                for view in floating_views(one.trial.workload)
+                if view.allocation.role != "in"
             )
             reference = Reference(
                 "drawn", one.trial.inputs, one.ran.outputs, outputs, problem,
-                unwritten=True, non_finite=special, known={},
+                unwritten=True, non_finite=special, known={}, sensitivity=moved[0][n] or None,
             )  # fmt: skip
             yield DrawnInput(
                 one.draw, one.trial, reference, one.broken, one.habits,
@@ -264,22 +267,26 @@ class DomainBuilder:
         """Results of the widened kernel; without them, why there are none."""
         widened, problem = self._baseline.widened, self._baseline.wide_problem
         doubles = widened is not None and widened.unit.wide_doubles
-        kept = [
-            a.index
-            for a in self._subject.workload.allocations
-            if a.role != "in" and a.element in FLOATING and (doubles or a.element != "f64")
-        ]
-        if not can_widen(self._subject.workload):
+        kept = list(
+            dict.fromkeys(
+                view.index
+                for view in floating_views(self._subject.workload)
+                if view.allocation.role != "in" and (doubles or view.element != "f64")
+            )
+        )
+        can = can_widen(self._subject.workload, wide_doubles=doubles)
+        if not can:
             problem = "a buffer or argument is a structure, whose widened layout is unknown"
         elif not kept:
             problem = problem or "nothing here is wider than double"
-        if widened is None or not kept or not can_widen(self._subject.workload):
+        if widened is None or not kept or not can:
             return [(None, problem)] * len(found)
         trials = []
         for n, one in enumerate(found):
             where = folder / f"wide_{n:03d}"
             inputs = widen(one.trial.workload, one.trial.inputs, where, wide_doubles=doubles)
-            trials.append(one.trial._replace(inputs=inputs))
+            plan = baseline_plan(widened_arguments(one.trial.workload))
+            trials.append(one.trial._replace(inputs=inputs, plan=plan))
         ran = self._executor.run_trials(
             widened, trials, folder / "wide", limit_s=LIMIT_S, timeout_s=ALL_S
         )
@@ -301,14 +308,12 @@ class DomainBuilder:
         for n, one in enumerate(found):
             contents = dict(one.trial.inputs.contents)
             for a in one.trial.workload.allocations:
-                if a.element not in FLOATING or a.index in one.trial.inputs.poison:
+                floating = any(view.element in FLOATING for view in views(a))
+                if not floating or a.index in one.trial.inputs.poison:
                     continue
                 path = folder / f"in_{n:03d}" / f"a{a.index}.bin"
                 path.parent.mkdir(parents=True, exist_ok=True)
-                values = read_array(contents[a.index], a.element)
-                moved = one_roundoff(values, a.element, self._drawing.random)
-                write_array(path, moved, a.element)
-                pad_tail(path, Path(contents[a.index]), a.size_bytes)
+                self._write_moved(path, Path(contents[a.index]), a)
                 contents[a.index] = str(path)
             if contents != one.trial.inputs.contents and not one.draw.exact:
                 inputs = one.trial.inputs.model_copy(update={"contents": contents})
@@ -320,6 +325,19 @@ class DomainBuilder:
             if isinstance(tried.outcome, Ran):
                 results[n] = tried.outcome.outputs
         return results
+
+    def _write_moved(self, path: Path, source: Path, a: Allocation) -> None:
+        def moved(field: Field, values: Array) -> Array | None:
+            if field.element not in FLOATING:
+                return None
+            return one_roundoff(values, field.element, self._drawing.random)
+
+        if a.fields:
+            draw_fields(path, source, a, moved)
+            return
+        values = one_roundoff(read_array(source, a.element), a.element, self._drawing.random)
+        write_array(path, values, a.element)
+        pad_tail(path, source, a.size_bytes)
 
 
 def one_roundoff(values: Array, element: Element, generator: np.random.Generator) -> Array:
@@ -341,19 +359,31 @@ def _only(draw: Draw) -> str:
     return names[0] if len(names) == 1 else ""
 
 
-def _fault(outcome: Ran | Misbehaved) -> Misbehaved | None:
-    """What the checker saw that is more than a habit."""
+def _fault(outcome: Ran | Misbehaved, own: frozenset[str]) -> Misbehaved | None:
+    """What the checker saw that is more than a habit; a race is one where the author's kernel has
+    it on captured contents as well."""
     if isinstance(outcome, Misbehaved):
         return outcome
-    return next((w for w in outcome.warnings if not w.habit), None)
+    return next(
+        (
+            w
+            for w in outcome.warnings
+            if not w.habit or (w.what == "global_race" and w.habit not in own)
+        ),
+        None,
+    )
+
+
+def _habits(outcome: Ran | Misbehaved) -> frozenset[str]:
+    warnings = outcome.warnings if isinstance(outcome, Ran) else ()
+    return frozenset(w.habit for w in warnings) - {""}
 
 
 def _has_grown(draw: Draw) -> bool:
     """Whether an integer argument is larger than it was: it may be a size."""
     for name, value in draw.values.items():
-        argument = draw.shape.workload.argument(name)
-        assert isinstance(argument, ScalarArgument), "only numbers are drawn"
-        if argument.element not in FLOATING and value > argument.value:
+        known = number_of(draw.shape.workload, name)
+        if isinstance(known, int) and value > known:
             return True
     return False
 
@@ -372,19 +402,21 @@ def _settled(workload: Workload, first: Ran, second: Ran | Misbehaved) -> frozen
     for a in workload.allocations:
         if a.role == "in" or same_contents(first.outputs[a.index], second.outputs[a.index]):
             continue
-        one, two = (read_array(ran.outputs[a.index], a.element) for ran in (first, second))
-        if a.role == "out":
-            left = _is_fill(one, 0, a.element) & _is_fill(two, 1, a.element)
-            one, two = one[~left], two[~left]
-        if a.element in FLOATING:
-            gap = distance(two, one)
-            if gap.relative_l2 <= SAME_L2 and not gap.non_finite_mismatches:
+        for view in views(a):
+            sides = (view.stored(ran.outputs[a.index]) for ran in (first, second))
+            one, two = (side.read(0, side.size) for side in sides)
+            if a.role == "out":
+                left = _is_fill(one, 0, view.element) & _is_fill(two, 1, view.element)
+                one, two = one[~left], two[~left]
+            if view.element in FLOATING:
+                gap = distance(two, one)
+                if gap.relative_l2 <= SAME_L2 and not gap.non_finite_mismatches:
+                    continue
+            elif np.array_equal(one, two):
                 continue
-        elif np.array_equal(one, two):
-            continue
-        if not np.array_equal(np.sort(one), np.sort(two)):
-            return None
-        free.add(a.index)
+            if not np.array_equal(np.sort(one), np.sort(two)):
+                return None
+            free.add(a.index)
     return frozenset(free)
 
 
@@ -404,7 +436,7 @@ def _round_and_settle(one: _Borne, outputs: Mapping[int, str]) -> None:
             continue
         if a.element == "f64":
             round_wide_doubles(Path(outputs[a.index]))
-        if a.index in one.trial.inputs.poison:
+        if a.index in one.trial.inputs.poison and not a.fields:
             plain = read_array(one.ran.outputs[a.index], a.element)
             left = _is_fill(plain, 0, a.element)
             if left.any():

@@ -16,9 +16,19 @@ import numpy as np
 
 from cudaops.domain.execution import RecordedLaunch
 from cudaops.domain.program import Kernel, Program
-from cudaops.domain.workload import FLOATING, Element, GlobalState, ScalarArgument, Workload
+from cudaops.domain.workload import (
+    FLOATING,
+    Argument,
+    Element,
+    Field,
+    GlobalState,
+    OpaqueArgument,
+    ScalarArgument,
+    Workload,
+)
 from cudaops.executors.arrays import Array, read_array, write_array
 from cudaops.executors.base import Trial
+from cudaops.executors.fields import field_values, replaced, value_in, views, write_fields
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import before_path, pad_tail
@@ -56,6 +66,8 @@ class Item:
     index: int = -1
     """Of the allocation."""
     state: GlobalState | None = None
+    field: Field | None = None
+    """Of the structures in a buffer, or of the one that is passed."""
 
 
 @dataclass(frozen=True)
@@ -152,15 +164,20 @@ class Drawing:
         for pointer in workload.pointers():
             names.setdefault(pointer.allocation, pointer.name)
         items = [
-            Item(names.get(a.index, f"buffer{a.index}"), "buffer", a.element, a.index)
+            Item(view.named(names.get(a.index, f"buffer{a.index}")), "buffer", view.element,
+                 a.index, field=view.field)
             for a in workload.allocations
-            if a.role != "out" and a.element != "opaque" and a.size_bytes
-        ]
-        items += [
-            Item(a.name, "argument", a.element)
-            for a in workload.arguments
-            if isinstance(a, ScalarArgument) and a.name not in self.passed
-        ]
+            if a.role != "out" and a.size_bytes
+            for view in views(a)
+            if view.element != "opaque"
+        ]  # fmt: skip
+        for a in workload.arguments:
+            if isinstance(a, ScalarArgument) and a.name not in self.passed:
+                items.append(Item(a.name, "argument", a.element))
+            elif isinstance(a, OpaqueArgument):
+                items += [
+                    Item(f"{a.name}.{f.path}", "argument", f.element, field=f) for f in a.fields
+                ]
         texts = {v.qualified_name: v.type_text for v in self.subject.program.global_variables}
         for state in workload.globals:
             element = _element_of(texts.get(state.name, ""))
@@ -293,7 +310,7 @@ class Drawing:
             workload = _remembering(workload)
         if draw.recorded is not None:
             workload = _as_recorded(workload, self.subject.recorded[draw.recorded])
-        workload = with_scalars(workload, draw.values)
+        workload = with_numbers(workload, draw.values)
         inputs = standing(workload, background)
         contents, states = dict(inputs.contents), {g.name: g for g in workload.globals}
         generator = np.random.default_rng(draw.seed)
@@ -309,6 +326,12 @@ class Drawing:
             old = contents_of(workload, item)
             new = varied(way, item.element, old, generator, draw.numbers)
             path = folder / f"{item.kind}_{number}.bin"
+            if item.field is not None:
+                allocation = next(a for a in workload.allocations if a.index == item.index)
+                given = Path(contents[item.index])
+                write_fields(path, given, allocation, {item.field.path: new})
+                contents[item.index] = str(path)
+                continue
             write_array(path, new, item.element)
             if item.state is None:
                 allocation = next(a for a in workload.allocations if a.index == item.index)
@@ -338,7 +361,7 @@ class Drawing:
         told += [
             f"{names.get(a.index, 'a buffer')} as captured (structures)"
             for a in self.subject.workload.allocations
-            if a.element == "opaque" and a.role != "out"
+            if a.element == "opaque" and a.role != "out" and not a.fields
         ]
         return tuple(told)
 
@@ -352,9 +375,7 @@ class Drawing:
 
     def _other_values(self, shape: Shape, item: Item) -> list[int | float]:
         """For one argument."""
-        argument = shape.workload.argument(item.name)
-        assert isinstance(argument, ScalarArgument), "asked of numbers alone"
-        value = argument.value
+        value = number_of(shape.workload, item.name)
         known: list[int | float]
         if item.element in FLOATING:
             known = [value * 0.5, -value, value * 1.7, 0.0, 1.0, -1.0, 0.37, 3.5]
@@ -382,7 +403,36 @@ def contents_of(workload: Workload, item: Item) -> Array:
         state = next(g for g in workload.globals if g.name == item.name)
         return read_array(Path(workload.folder) / state.before, item.element)
     allocation = next(a for a in workload.allocations if a.index == item.index)
+    if item.field is not None:
+        return field_values(before_path(workload, allocation), allocation, item.field)
     return read_array(before_path(workload, allocation), item.element)
+
+
+def number_of(workload: Workload, name: str) -> int | float:
+    """An argument's value, or that of a field of a structure that is passed. Raises KeyError."""
+    for argument in workload.arguments:
+        if isinstance(argument, ScalarArgument) and argument.name == name:
+            return argument.value
+        if isinstance(argument, OpaqueArgument):
+            for one in argument.fields:
+                if f"{argument.name}.{one.path}" == name:
+                    return value_in(argument, one)
+    raise KeyError(name)
+
+
+def with_numbers(workload: Workload, values: Mapping[str, int | float]) -> Workload:
+    """The launch with other numbers in the place of these arguments and fields."""
+    workload = with_scalars(workload, values)
+    arguments: list[Argument] = []
+    for argument in workload.arguments:
+        if isinstance(argument, OpaqueArgument):
+            raw = argument.raw_hex
+            for one in argument.fields:
+                if f"{argument.name}.{one.path}" in values:
+                    raw = replaced(raw, one, values[f"{argument.name}.{one.path}"])
+            argument = argument.model_copy(update={"raw_hex": raw})
+        arguments.append(argument)
+    return workload.model_copy(update={"arguments": tuple(arguments)})
 
 
 def _near(item: Item, numbers: Sequence[float]) -> list[int | float]:

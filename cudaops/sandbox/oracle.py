@@ -28,6 +28,7 @@ from cudaops.executors.arrays import (
     round_wide_doubles,
     stored,
 )
+from cudaops.executors.bands import ErrorCounts, Tolerance
 from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.compare import (
     Distance,
@@ -106,6 +107,10 @@ class Known:
     """How far the baseline is from its widened run."""
     exact: bool | None = None
     """Whether all that the baseline wrote are integers that its type holds exactly."""
+    moved: Distance | None = None
+    """How far `Reference.sensitivity` is from the baseline."""
+    counts: dict[tuple[Tolerance, bool], ErrorCounts] = field(default_factory=dict)
+    """The baseline's own errors by size, without and with `Reference.sensitivity`."""
     compared: dict[tuple[bytes, str], object] = field(default_factory=dict)
     """What was found of results, by their digest and how they were compared."""
     fields: dict[str, Known] = field(default_factory=dict)
@@ -134,6 +139,9 @@ class Reference(NamedTuple):
     """The baseline gives NaN or infinity in places, and not in so many on the captured inputs."""
     known: dict[int, Known] | None = None
     """By allocation, of these very results; None: nothing is kept."""
+    sensitivity: dict[int, str] | None = None
+    """Results of the baseline on inputs of which each floating one was moved by one unit roundoff
+    up or down at random: allocation index to file. None: nobody asked."""
 
     def known_of(self, allocation: Allocation) -> Known | None:
         """Of one buffer."""

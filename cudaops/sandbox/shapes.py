@@ -46,8 +46,6 @@ MOST_WHOLE_BYTES = 1 << 25
 MOST_KEPT_BYTES = 1 << 20
 """Of a buffer in which the contents of memory say what is read: what of it a rewrite may read is
 not known, so more stays than the author's kernel reached."""
-ALIGNMENT = 16
-"""Bytes that a buffer's size is a multiple of, where it had no smaller divisor: a vector's."""
 EXPENSIVE = 20_000_000
 """Accesses of a launch that is tried often; larger ones are tried on few inputs or not at all."""
 
@@ -210,6 +208,11 @@ class ShapeFinder:
              if isinstance(p, PointerArgument) and p.allocation == a.index), default=0,
         )  # fmt: skip
         needed = max(reach.get(a.index, 0), least + ELEMENT_BYTES[a.element], 1)
+        whole = a.structure_bytes or max(
+            (p.structure_bytes or 1 for p in workload.arguments
+             if isinstance(p, PointerArgument) and p.allocation == a.index), default=1,
+        )  # fmt: skip
+        needed = -(-needed // whole) * whole
         if not self._says_what_is_read(a, workload):
             needed = max(needed, min(a.size_bytes, MOST_KEPT_BYTES))
         return min(needed, a.size_bytes)

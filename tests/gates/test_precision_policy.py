@@ -14,7 +14,8 @@ from cudaops.domain.options import Precision
 from cudaops.domain.workload import Allocation, Element, Workload
 from cudaops.executors.arrays import Array, in_memory
 from cudaops.executors.base import InputSet
-from cudaops.gates.accuracy import BufferAccuracy, Sides, compare_sides, compare_sides_exactly
+from cudaops.gates.accuracy import BufferAccuracy, compare_sides, compare_sides_exactly
+from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.precision import unfit_inputs
 from tests.gates.precision_table import INPUTS, WAYS, Product, narrow, product, relative_l2
 
