@@ -18,6 +18,7 @@ from cudaops.errors import InputError
 from cudaops.program.clusters import WORD as CLUSTERS
 from cudaops.program.derived_plan import Side, derived_plan
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES, is_library_header
+from cudaops.program.launches import find_launches
 from cudaops.program.lexing import (
     Directive,
     Edit,
@@ -87,6 +88,25 @@ def replaced_kernels(baseline: Program, candidate: Program) -> frozenset[str]:
         for name in {site.kernel for site in baseline.launches} & {k.name for k in baseline.kernels}
         if name not in known or _as_launched(baseline, name) != _as_launched(candidate, name)
     )
+
+
+def host_code_differs(baseline: Program, candidate: Program) -> bool:
+    """Whether anything but kernels, their launches and what only device code needs has other
+    words."""
+    return _host_words(baseline) != _host_words(candidate)
+
+
+def _host_words(program: Program) -> list[str]:
+    joined = byte_text(_inlined(program, program.main_path, set()))
+    facts = outline(joined, space_aliases(lex(joined)))
+    launches = [(one.start, one.end) for one in find_launches(facts.lexed)]
+    return [
+        token.text
+        for item in facts.items
+        if not _stays(item)
+        for token in _tokens(facts, item)
+        if not any(start <= token.start < end for start, end in launches)
+    ]
 
 
 def _as_launched(program: Program, kernel: str) -> tuple[list[str], list[list[str]]]:

@@ -136,14 +136,14 @@ def test_a_letter_that_is_no_unit(line: str) -> None:
 
 def test_what_the_author_prints_otherwise_each_time() -> None:
     says = "pace of it 4.5\nsum 10\n"
-    author = AuthorsOutput(again=says.replace("4.5", "5.25"))
+    author = AuthorsOutput(others=(says.replace("4.5", "5.25"),))
     found = compare_printed(says, says.replace("4.5", "9.1"), 1e-3, author)
     assert found.matches
     assert found.numbers_compared == 1
     assert "; 1 that the author's program prints otherwise each time" in found.summary
     assert not compare_printed(says, says.replace("10", "11"), 1e-3, author).matches
     for other in ("pace of it 4.5", "pace of her 5.25\nsum 10", ""):  # not the same output
-        author = AuthorsOutput(again=other)
+        author = AuthorsOutput(others=(other,))
         assert not compare_printed(says, says.replace("4.5", "9.1"), 1e-3, author).matches
 
 
