@@ -132,12 +132,13 @@ def replaced_by(base: Path, candidate: Path) -> frozenset[str]:
     Raises InputError where one of the files cannot be read, and where it launches fewer new kernels
     than kernels of the author's are gone: which one they stand for is not to be told.
     """
-    if _is_device_source(_text_of(candidate)):
+    text = _text_of(candidate)
+    if _is_device_source(text):
         return frozenset()
-    author, other = load_program(base), load_program(candidate)
+    author, other = load_program(base), _program(candidate, text)
     replaced = replaced_kernels(author, other)
     launched = {site.kernel for site in other.launches}
-    gone = sorted(replaced - launched)
+    gone = [k for k in dict.fromkeys(s.kernel for s in author.launches) if k in replaced - launched]
     new = sorted(launched - {k.name for k in author.kernels})
     if new and len(gone) > len(new):
         raise InputError(

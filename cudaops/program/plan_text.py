@@ -144,8 +144,10 @@ class PlanText(NamedTuple):
 
 
 def entry_name(kernel: str) -> str:
-    """The kernel that puts arguments of another one together and then is that one."""
-    return f"{kernel}_entry"
+    """The kernel that puts arguments of another one together and then is that one; of the same
+    instance where the other is one of a template."""
+    name, angle, instance = kernel.partition("<")
+    return f"{name}_entry{angle}{instance}"
 
 
 def entry_source(
@@ -153,7 +155,7 @@ def entry_source(
 ) -> str:
     """That kernel. A structure comes as its words, so that its values stay unknown to the compiler
     as they are in the author's program, with pointers as pointers; the author's structures, of
-    which it takes members, come last."""
+    which it takes members, come last. A template has the same parameters."""
     listed, body, given = [], [], []
     for position, parameter in enumerate(kernel.parameters):
         one = made.get(position)
@@ -176,9 +178,14 @@ def entry_source(
             given.append(parameter.name)
     types = {p.name: p.type_text for p in author.parameters}
     listed += [f"{types[name]} of_{name}" for name in _structures(made.values())]
+    header = instance = ""
+    if kernel.template_parameters:
+        plain = [one.partition("=")[0].rstrip() for one in kernel.template_parameters]
+        header = f"template <{', '.join(plain)}>\n"
+        instance = f"<{', '.join(one.split()[-1] for one in plain)}>"
     return (
-        f"__global__ void {attributes}{entry_name(kernel.name)}({', '.join(listed)}) {{\n"
-        f"{''.join(body)}    {kernel.name}({', '.join(given)});\n}}\n"
+        f"{header}__global__ void {attributes}{entry_name(kernel.name)}({', '.join(listed)}) {{\n"
+        f"{''.join(body)}    {kernel.name}{instance}({', '.join(given)});\n}}\n"
     )
 
 

@@ -143,12 +143,13 @@ def _with_entry(
     item = next((i for i in facts.items if i.is_kernel and i.name == kernel.name), None)
     tokens = () if item is None else _tokens(facts, item)
     mark = next((t for t in tokens if t.text == "__global__"), None)
-    if item is None or mark is None or kernel.template_parameters or item.namespaces:
+    packs = any("..." in one for one in kernel.template_parameters)
+    if item is None or mark is None or packs or item.namespaces:
         what = kernel.parameters[min(made)].name
         raise InputError(
             f"parameter `{what}` of `{kernel.name}` is a structure that the author's kernel is not "
-            "given, or a member of one that it is given: only for a plain kernel outside of "
-            "namespaces can it be put together"
+            "given, or a member of one that it is given: only for a kernel outside of namespaces, "
+            "and no template of a pack, can it be put together"
         )
     edits = [Edit(mark.start, mark.end, "__device__")]
     attributes = ""

@@ -77,22 +77,13 @@ def compare_printed(
     """
     lines, actual_lines = _lines(expected), _lines(actual)
     others = [_of_another_run(lines, text) for text in author.others]
-    coming = {n for other in others for n in other.gaps}
-    templates = {_words(lines[n]) for n in coming} | {_words(x) for o in others for x in o.more}
-    steady = [n for n in range(len(lines)) if n not in coming]
-    found = _aligned([lines[n] for n in steady], actual_lines)
-    lost = [lines[steady[n]] for n in found.gaps]
-    more = [x for x in found.more if _words(x) not in templates]
-    if times_itself:
-        lost, more = ([x for x in xs if not TIME_LINE.search(x)] for xs in (lost, more))
-    if lost or more:
-        return _other_lines(lines, actual_lines, lost, more)
+    found = _found(lines, actual_lines, others, times_itself=times_itself)
+    if isinstance(found, PrintedComparison):
+        return found
     own_lines = _of_another_run(lines, author.unfused)
     compared, unsteady, other, worst = 0, 0, 0, 0.0
-    for n, got in zip(steady, found.lines, strict=True):
+    for n, got in found.items():
         want = lines[n]
-        if got is None or _words(got) != _words(want):
-            continue
         if TIME_LINE.search(want) and not author.clocked:
             continue
         again = [NUMBER.findall(x) for o in others if (x := o.same(n, want)) is not None]
@@ -124,6 +115,25 @@ def compare_printed(
     if unsteady:
         text += f"; {unsteady} within what rounding alone makes of the author's"
     return PrintedComparison(True, text + _others(other), compared, worst)
+
+
+def _found(
+    lines: list[str], actual: list[str], others: Sequence[_Aligned], *, times_itself: bool
+) -> dict[int, str] | PrintedComparison:
+    """What stands for each of the lines that no run lacks, where it has the same words; the refusal
+    where one is not there, or one more is."""
+    coming = {n for other in others for n in other.gaps}
+    templates = {_words(lines[n]) for n in coming} | {_words(x) for o in others for x in o.more}
+    steady = [n for n in range(len(lines)) if n not in coming]
+    found = _aligned([lines[n] for n in steady], actual)
+    lost = [lines[steady[n]] for n in found.gaps]
+    more = [x for x in found.more if _words(x) not in templates]
+    if times_itself:
+        lost, more = ([x for x in xs if not TIME_LINE.search(x)] for xs in (lost, more))
+    if lost or more:
+        return _other_lines(lines, actual, lost, more)
+    pairs = zip(steady, found.lines, strict=True)
+    return {n: x for n, x in pairs if x is not None and _words(x) == _words(lines[n])}
 
 
 class _Aligned(NamedTuple):
@@ -177,26 +187,20 @@ def _of_another_run(lines: Sequence[str], text: str) -> _Aligned:
 def _other_lines(
     expected: list[str], actual: list[str], lost: Sequence[str], more: Sequence[str]
 ) -> PrintedComparison:
+    """The refusal, with a line of it: often a complaint of the program's own check."""
     if lost and more and len(expected) == len(actual):
         text = f"prints {more[0]!r} where it should print {lost[0]!r}"
     else:
         found, wanted = len(actual), len(expected)
-        text = f"prints {found} lines where the author's program prints {wanted}"
-        text += f", {_first_other(expected, actual)}"
+        text = f"prints {found} lines where the author's program prints {wanted}, "
+        shows = more and (found > wanted or not lost)
+        text += f"first {more[0].strip()!r}" if shows else f"without {lost[0].strip()!r}"
     return PrintedComparison(False, text, 0, math.inf)
 
 
 def _is_small(text: str, allowed: float) -> bool:
     """Whether a number with a fraction or an exponent is one that rounding makes."""
     return not text.lstrip("+-").isdigit() and abs(float(text)) <= allowed
-
-
-def _first_other(expected: list[str], actual: list[str]) -> str:
-    """Where one of them has a line more: often a complaint of the program's own check."""
-    more, less = (actual, expected) if len(actual) > len(expected) else (expected, actual)
-    same = (_words(a) == _words(b) for a, b in zip(more, less, strict=False))
-    line = more[next((n for n, equal in enumerate(same) if not equal), len(less))]
-    return f"{'first' if more is actual else 'without'} {line.strip()!r}"
 
 
 def _lines(text: str) -> list[str]:
