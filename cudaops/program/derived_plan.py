@@ -166,6 +166,8 @@ class Derivation:
         outputs = {w.number for w in wanted if w.is_output}
         if not outputs <= {matched[b] for b in written if b in matched}:
             return None
+        if not outputs & {matched.get(b) for b in self.history.written(last)}:
+            return None  # whatever it is for, the results are there before it
         return _Window(tuple(launches), matched)
 
     def _chain(self, last: int, wanted: Sequence[_Wanted]) -> list[int]:

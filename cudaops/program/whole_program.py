@@ -70,7 +70,7 @@ def rewrite_from_program(
     if not allow_libraries:
         _refuse_libraries(code, candidate.program, baseline.program)
     for name, made in plan.entries.items():
-        code = _with_entry(code, candidate.program.kernel(name), made, kernel)
+        code = _with_entry(code, candidate.program.kernel(name), made, kernel, plan.callees[name])
     return make_rewrite(
         plan.directives + code + plan.helpers,
         "user",
@@ -136,7 +136,7 @@ def _refuse_libraries(code: str, program: Program, beside: Program) -> None:
 
 
 def _with_entry(
-    code: str, kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel
+    code: str, kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel, callee: str
 ) -> str:
     """The kernel as a function, and an entry that puts its arguments together."""
     facts = outline(byte_text(code))
@@ -159,7 +159,7 @@ def _with_entry(
             attributes += plain_text(facts.slice(token.start, end)) + " "
             edits.append(Edit(token.start, end, " "))
     text = plain_text(apply_edits(facts.lexed.text, edits))
-    return f"{text}\n{entry_source(kernel, made, author, attributes)}"
+    return f"{text}\n{entry_source(kernel, made, author, attributes, callee)}"
 
 
 def device_source(

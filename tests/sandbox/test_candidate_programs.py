@@ -221,7 +221,7 @@ def test_a_structure_for_a_template(bench: Workbench, tmp_path: Path) -> None:
     rewrite = read_candidate(bench, templated(tmp_path))
     launch = "launch rows_by_width_entry<4> grid=(512,1,1) block=(1,1,1)"
     assert directives(rewrite)[0].startswith(launch)
-    assert "template <int W>\n__global__ void rows_by_width_entry(" in rewrite.source
+    assert "template <int W = 4>\n__global__ void rows_by_width_entry(" in rewrite.source
     compiled(bench, rewrite)
 
 
@@ -250,6 +250,6 @@ def test_a_functor_for_a_template(bench: Workbench, tmp_path: Path) -> None:
         ("0.5f, rows, columns);", "0.5f, rows, columns, Plain{});"),
     )
     rewrite = read_candidate(bench, functor)
-    assert directives(rewrite)[0].startswith("launch rows_with_entry<64, Plain> ")
+    assert directives(rewrite)[0].startswith("launch rows_with_entry<64> ")
     assert directives(rewrite)[0].split(" args")[1].startswith("=(x, sums, scale, rows, columns, ")
     compiled(bench, rewrite)
