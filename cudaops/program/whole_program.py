@@ -66,6 +66,7 @@ def rewrite_from_program(
         allow_libraries=allow_libraries,
         beside=baseline.program,
         kernels=plan.kernels,
+        named=[word for callee in plan.callees.values() for word in _token_texts(callee)],
     )
     if not allow_libraries:
         _refuse_libraries(code, candidate.program, baseline.program)
@@ -168,10 +169,12 @@ def device_source(
     allow_libraries: bool = False,
     beside: Program | None = None,
     kernels: Collection[str] | None = None,
+    named: Collection[str] = (),
 ) -> str:
     """The program's device code as one text: local headers in place, host code gone.
 
-    `kernels`: the only ones that are kept, with all that they use; None keeps every function.
+    `kernels`: the only ones that are kept, with all that they use and all that is `named`; None
+    keeps every function.
 
     The text is compiled beside the code of `beside`, and what its kernels take must be of the types
     there: what both programs say with the same words is left out, and a function that both have a
@@ -180,7 +183,7 @@ def device_source(
     facts = outline(joined, space_aliases(lex(joined)))
     known = _Known() if beside is None else _Known.of(beside, facts)
     kept = [i for i in facts.items if _stays(i) and not known.has(facts, i)]
-    kept = _reached(facts, kept, kernels)
+    kept = _reached(facts, kept, kernels, named)
     gone = [i for i in facts.items if i not in kept]
     edits = [Edit(i.start, i.end, _emptied(facts, i)) for i in gone]
     renamed = _renamed(facts, kept, known.functions, edits)
@@ -354,11 +357,16 @@ def _stays(item: Item) -> bool:
     return True
 
 
-def _reached(facts: Outline, items: Sequence[Item], kernels: Collection[str] | None) -> list[Item]:
+def _reached(
+    facts: Outline,
+    items: Sequence[Item],
+    kernels: Collection[str] | None,
+    named: Collection[str],
+) -> list[Item]:
     """The kernels and all that they use; functions, variables and what they use where any kernel
     will do."""
     macros: dict[str, set[str]] = {}
-    needed: set[str] = set()
+    needed = set(named)
     for directive in facts.lexed.directives:
         words = _words(facts.lexed, directive)
         if directive.keyword == "define" and len(words) > 2 and kernels is not None:
