@@ -176,9 +176,12 @@ def judge(
             speedup = _speedup(fresh, policy, measured, judged_before)
             decided.append(_speedup_gate("remeasured", speedup, fresh, policy, measured))
     passed = all(gate.passed for gate in decided)
+    reason = decided[-1].summary
+    if not passed and _missing_gate(gates, ("correctness_captured",)):
+        reason += "; whether it computes the same was not looked at"
     return Judgement(
         outcome="rejected" if not passed else "accepted" if measured else "provisional",
-        reason=decided[-1].summary,
+        reason=reason,
         gates=(*gates, *decided),
         speedup=speedup.value,
         speedup_low=speedup.low,

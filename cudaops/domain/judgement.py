@@ -18,7 +18,7 @@ GateName = Literal[
     "hygiene", "preprocessed", "compile", "object", "checker", "correctness_captured",
     "correctness_exact", "correctness_perturbed", "repeat", "unchanged_inputs",
     "correctness_domain", "timed_outputs", "clocks", "physical_floor", "whole_program",
-    "nvcc_compile", "reference", "isolation", "speedup", "remeasured", "review",
+    "nvcc_compile", "reference", "isolation", "handed_in", "speedup", "remeasured", "review",
 ]  # fmt: skip
 """In the order in which a candidate meets them; `cudaops.gates` says which file holds which."""
 

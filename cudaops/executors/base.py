@@ -192,12 +192,14 @@ class Executor(Protocol):
         lockstep: InLockstep | None = None,
         output: Path | None = None,
         until_pause: bool = False,
+        clock_rate: float = 1.0,
     ) -> ProgramOutcome:
         """Run the whole program as its author would, for its outputs.
 
         `lockstep`: what its capture found (`Captured.lockstep`). `output`: a folder that it may
         write to beside its view, and that stays. `until_pause`: only as far as a capture of it
-        that paused (`Captured.paused`).
+        that paused (`Captured.paused`). `clock_rate`: how many times as fast as they are the clocks
+        go that it reads; where times are taken and not modelled they go as they are.
         """
 
     def prepare(self, program: Program) -> None:

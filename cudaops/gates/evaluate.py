@@ -169,7 +169,7 @@ class Evaluating:
         bench.run_programs_ahead()
         bench.prepare(self.rewrite)
         bench.run_programs_ahead(self.rewrite)
-        subjects = self._subjects(compiled, bench.judged_of(self.rewrite))
+        subjects = self._judged_subjects(compiled)
         first = bench.qualification is None
         self.qualification = qualification_of(bench)
         if first:
@@ -180,6 +180,13 @@ class Evaluating:
         judged = domain_gate(self.bench, self.rewrite, self.say)
         self.failure = judged.misbehaved or self.failure
         return self._add(judged.gate)
+
+    def _judged_subjects(self, compiled: Sequence[Compiled]) -> list[Subject]:
+        return self._subjects(compiled, self.bench.judged_of(self.rewrite))
+
+    def right(self, compiled: Sequence[Compiled]) -> bool:
+        """The checker and every result; nothing that is only needed to judge times is made."""
+        return self._verified(self._judged_subjects(compiled))
 
     def right_on_captured(self, compiled: Sequence[Compiled], *, smallest: bool = False) -> bool:
         """The checker, and the result of the program's own inputs; none of the gates after them.
@@ -293,6 +300,16 @@ def _is_clear(
     if isinstance(ranked, Misbehaved | CompileFailed):
         return True
     return weighted_speedup(ranked) >= CLEARLY * min_speedup
+
+
+def right(bench: Workbench, rewrite: Rewrite, say: Say) -> tuple[Gate, ...]:
+    """The gates of `evaluate` on text, build and results, as far as the first that fails; none on
+    times or on the whole program."""
+    looking = Evaluating(bench, rewrite, say)
+    compiled = looking.build()
+    if compiled is not None:
+        looking.right(compiled)
+    return tuple(looking.gates)
 
 
 class Screened(Record):

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import time
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TypeVar
 
 from cudaops.agents.supervisor import attempt_of
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.evaluation import Evaluation
-from cudaops.domain.judgement import Attempt, Judgement
+from cudaops.domain.judgement import Attempt, Gate, Judgement
 from cudaops.domain.profile import Profile
+from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import Progress
 from cudaops.errors import InputError, PlanError
 from cudaops.gates.evaluate import evaluate
 from cudaops.graph.events import EventLog, judgement_data
-from cudaops.graph.folder import write_iteration
+from cudaops.graph.folder import CANDIDATE, write_iteration
+from cudaops.graph.handed_in import HandedIn, look_at, notices_of
 from cudaops.graph.state import State
+from cudaops.program.candidate import FILE
 from cudaops.program.launches import find_launches
 from cudaops.program.lexing import byte_text, lex
 from cudaops.program.parse import load_program
@@ -26,6 +33,12 @@ from cudaops.program.whole_program import replaced_kernels
 from cudaops.sandbox.stripping import strip
 from cudaops.sandbox.workbench import Workbench
 
+CLEARLY = 3.0
+"""How many times as long as another one a kernel must take here to be the one that is meant.
+Chosen: what other work on the processor may add to one kernel and not to the other."""
+_LINE = re.compile(rf"\b{re.escape(FILE)}(?=:\d)")
+"""A line of the rewrite as compilers and checkers name it."""
+
 
 def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> State:
     """Evaluate and judge the file against the open program.
@@ -33,21 +46,49 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
     Raises InputError where the file is neither device source with directives nor a program.
     """
     started = time.monotonic()
-    rewrite = read_candidate(bench, candidate)
+    rewrite, given = _read(bench, candidate)
     launched = ", ".join(step.kernel for step in rewrite.plan.launches)
     line = f"judging {candidate.name}: {launched} in the place of {bench.callee}"
     events.emit("sandbox", "sandbox", "started", line)
-    evaluation = evaluate(
-        bench,
-        rewrite,
-        bench.policy.min_speedup,
-        events.announcing("sandbox", "sandbox"),
-    )
+    place = candidate.name if given is None else f"iterations/01/{CANDIDATE}"
+    tell = events.announcing("sandbox", "sandbox")
+
+    def say(progress: Progress) -> None:
+        tell(_placed(progress, place))
+
+    evaluation = evaluate(bench, rewrite, bench.policy.min_speedup, say)
+    gates = tuple(_placed(gate, place) for gate in evaluation.gates)
+    notices: list[str] = []
+    if given is not None:
+        looked = None
+        if evaluation.judged(bench.policy, released=True).outcome != "rejected":
+            looked = look_at(bench, given, say)
+            say(looked.gate)
+            gates = (*gates, looked.gate)
+        notices = notices_of(bench, given, looked)
+    evaluation = evaluation.model_copy(update={"gates": gates})
     judgement = evaluation.judged(bench.policy)
     attempt = attempt_of(evaluation, judgement, 1)
     line = f"{judgement.outcome}: {judgement.reason}"
     events.emit("sandbox", "sandbox", "finished", line, judgement_data(judgement, attempt))
-    return decided_state(bench, evaluation, judgement, attempt, time.monotonic() - started)
+    seconds = time.monotonic() - started
+    return {
+        **decided_state(bench, evaluation, judgement, attempt, seconds),
+        "notices": notices,
+    }
+
+
+Told = TypeVar("Told", bound=Progress)
+
+
+def _placed(told: Told, place: str) -> Told:
+    """The same, with the user's file where compilers and checkers say the name that a rewrite is
+    compiled under. `place`: of its lines."""
+    if isinstance(told, str):
+        return _LINE.sub(place, told)  # type: ignore[return-value]
+    if isinstance(told, Gate):
+        return told.model_copy(update={"summary": _LINE.sub(place, told.summary)})
+    return told
 
 
 def decided_state(
@@ -88,21 +129,47 @@ def _add_profile(state: State, profile: Profile) -> None:
 def replaced_by(base: Path, candidate: Path) -> frozenset[str]:
     """Kernels of `base` that the candidate leaves not as they are; empty where it is no program.
 
-    Raises InputError where one of the files cannot be read.
+    Raises InputError where one of the files cannot be read, and where it launches fewer new kernels
+    than kernels of the author's are gone: which one they stand for is not to be told.
     """
-    if _is_device_source(_text_of(candidate)):
+    text = _text_of(candidate)
+    if _is_device_source(text):
         return frozenset()
-    return replaced_kernels(load_program(base), load_program(candidate))
+    author, other = load_program(base), _program(candidate, text)
+    replaced = replaced_kernels(author, other)
+    launched = {site.kernel for site in other.launches}
+    gone = [k for k in dict.fromkeys(s.kernel for s in author.launches) if k in replaced - launched]
+    new = sorted(launched - {k.name for k in author.kernels})
+    if new and len(gone) > len(new):
+        raise InputError(
+            f"{candidate.name} launches {_listed(new)} in the place of {_listed(gone)}: a rewrite "
+            "stands in the place of one kernel's launches, and the author's program goes on with "
+            "the others; put them together in the author's program first, or say with --kernel "
+            "which one it is"
+        )
+    return replaced
 
 
 def require_replaced(bench: Workbench, replaced: frozenset[str]) -> None:
-    """Raise InputError where the candidate leaves the kernel that was chosen for it as it is."""
+    """Raise InputError where the candidate leaves the kernel that was chosen for it as it is, or
+    replaces another one that may take as much time: seconds of one run are no choice."""
+    others = sorted(replaced - {bench.kernel.name})
     if replaced and bench.kernel.name not in replaced:
-        others = ", ".join(f"`{name}`" for name in sorted(replaced))
         raise InputError(
             f"`{bench.kernel.name}` takes most of the time, and the candidate leaves it as it is; "
-            f"it replaces {others}: say which is judged with --kernel"
+            f"it replaces {_listed(others)}: say which is judged with --kernel"
         )
+    seconds = {c.kernel: c.counted_seconds for c in bench.captured.timed.captured.counts}
+    least = seconds.get(bench.kernel.name, 0.0) / CLEARLY
+    if rivals := [name for name in others if seconds.get(name, 0.0) > least]:
+        raise InputError(
+            f"it replaces {_listed([bench.kernel.name, *rivals])}, and none of them takes clearly "
+            "most of the time: say which is judged with --kernel"
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _text_of(candidate: Path) -> str:
@@ -119,6 +186,11 @@ def _is_device_source(text: str) -> bool:
 def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
     """Device source with `@launch` directives as it stands; of a program that cudaops wrote the
     rewrite in it; of any other its kernels, launched as a run of it shows."""
+    return _read(bench, candidate)[0]
+
+
+def _read(bench: Workbench, candidate: Path) -> tuple[Rewrite, HandedIn | None]:
+    """The rewrite, and the program whose kernels it has."""
     text = _text_of(candidate)
     if _is_device_source(text):
         try:
@@ -129,9 +201,28 @@ def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
                 bench.plan(workload, rewrite)
         except PlanError as error:
             raise InputError(f"{candidate.name}:{error}") from error
-        return rewrite
-    program = load_program(candidate)
+        return rewrite, None
+    program = _program(candidate, text)
     try:
-        return spliced_rewrite(program, bench.spliced) or strip(bench, program).rewrite
+        spliced = spliced_rewrite(program, bench.spliced)
+        if spliced is not None:
+            return spliced, None
+        stripped = strip(bench, program)
     except InputError as error:
         raise InputError(f"{candidate.name}: {error}") from error
+    return stripped.rewrite, HandedIn(candidate.name, program, stripped)
+
+
+def _program(candidate: Path, text: str) -> Program:
+    """Raises InputError where it is none, and says what device code lacks to be a rewrite."""
+    try:
+        return load_program(candidate)
+    except InputError as error:
+        words = [t.text for t in lex(byte_text(text)).tokens]
+        if "__global__" not in words or "main" in words:
+            raise
+        raise InputError(
+            f"{candidate.name} is device code without a line that says how it is launched: add "
+            "`// @launch KERNEL grid=(..) block=(..) args=(..)` with the parameters of the "
+            "author's kernel (docs/launch-plans.md), or hand in a whole program"
+        ) from error

@@ -166,6 +166,8 @@ class Derivation:
         outputs = {w.number for w in wanted if w.is_output}
         if not outputs <= {matched[b] for b in written if b in matched}:
             return None
+        if not outputs & {matched.get(b) for b in self.history.written(last)}:
+            return None  # whatever it is for, the results are there before it
         return _Window(tuple(launches), matched)
 
     def _chain(self, last: int, wanted: Sequence[_Wanted]) -> list[int]:
@@ -242,6 +244,7 @@ class Derivation:
                 for h in held
                 for w in wanted
                 if _may_be(h, w, not self.same_inputs or self._computed(h, launches))
+                and (self._stands(launches[-1]) or not w.is_output or _says_so(h, w))
             ),
             reverse=True,
         )
@@ -250,6 +253,10 @@ class Derivation:
             if -buffer not in matched and -allocation not in matched.values():
                 matched[-buffer] = -allocation
         return matched
+
+    def _stands(self, launch: int) -> bool:
+        """Whether this launch is of the kernel's name, or can stand for no other kernel."""
+        return self.stands_alone or self.history.launches[launch].kernel == self.kernel.name
 
     def _computed(self, held: _Held, launches: Sequence[int]) -> bool:
         """Whether an earlier launch wrote it: then its numbers may differ in the last place."""
@@ -268,7 +275,8 @@ class Derivation:
         # Where several of the author's kernels were replaced, names tell which by which.
         named = (0, 0.0) if self.stands_alone else closeness(last, self.kernel.name)
         likeness = sum(_likeness(h, w) for h, w in pairs)
-        return exact, -lost, -apart, likeness, named, window.launches[-1]
+        same = last == self.kernel.name
+        return exact, same, -lost, -apart, likeness, named, window.launches[-1]
 
     def _check_inputs(self, window: _Window, wanted: Sequence[_Wanted]) -> None:
         """What the launches read must be the baseline's, or written by one of them."""
@@ -464,13 +472,22 @@ def _may_be(held: _Held, wanted: _Wanted, inexact: bool) -> bool:
         return False
     if held.before == wanted.before:
         return True
-    named = bool(
+    if wanted.is_output:
+        return _says_so(held, wanted)
+    return _named_alike(held, wanted) and inexact
+
+
+def _says_so(held: _Held, wanted: _Wanted) -> bool:
+    """Whether its name or its result says that it is this output: memory that nobody wrote yet is
+    alike wherever it has the same size."""
+    return _named_alike(held, wanted) or held.after == wanted.after != wanted.before
+
+
+def _named_alike(held: _Held, wanted: _Wanted) -> bool:
+    return bool(
         _spelled(held.pointings) & _spelled(wanted.pointings)
         or _names(held.pointings) & _names(wanted.pointings)
     )
-    if wanted.is_output:
-        return named or (wanted.after != wanted.before and held.after == wanted.after)
-    return named and inexact
 
 
 def _spelled(pointings: Iterable[Pointing]) -> set[str]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from typing import NamedTuple
 
 from cudaops.domain.base import Dim3
@@ -28,6 +28,7 @@ from cudaops.domain.workload import (
     Workload,
 )
 from cudaops.errors import InputError
+from cudaops.program.instances import template_arguments
 from cudaops.program.plans import pointee_bytes
 from cudaops.program.seen_launches import pinning
 
@@ -141,19 +142,30 @@ class PlanText(NamedTuple):
     """The program's own, in the order of their first launch."""
     entries: Mapping[str, Mapping[int, Packed | Member]]
     """Kernel to the arguments, by position, that its entry puts together: see `entry_source`."""
+    callees: Mapping[str, str]
+    """The instance of each that is launched."""
 
 
 def entry_name(kernel: str) -> str:
-    """The kernel that puts arguments of another one together and then is that one."""
-    return f"{kernel}_entry"
+    """The kernel that puts arguments of another one together and then is that one; of the same
+    instance where the other is one of a template: numbers in front are named, the rest is what the
+    entry has by default, since types of a rewrite's own have no name outside of it."""
+    name, angle, _ = kernel.partition("<")
+    numbers = takewhile(str.isdigit, template_arguments(kernel) if angle else ())
+    return f"{name}_entry<{', '.join(numbers)}>" if angle else f"{name}_entry"
 
 
 def entry_source(
-    kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel, attributes: str
+    kernel: Kernel,
+    made: Mapping[int, Packed | Member],
+    author: Kernel,
+    attributes: str,
+    callee: str,
 ) -> str:
     """That kernel. A structure comes as its words, so that its values stay unknown to the compiler
     as they are in the author's program, with pointers as pointers; the author's structures, of
-    which it takes members, come last."""
+    which it takes members, come last. A template has the same parameters; `callee` is the instance
+    that is launched."""
     listed, body, given = [], [], []
     for position, parameter in enumerate(kernel.parameters):
         one = made.get(position)
@@ -176,9 +188,16 @@ def entry_source(
             given.append(parameter.name)
     types = {p.name: p.type_text for p in author.parameters}
     listed += [f"{types[name]} of_{name}" for name in _structures(made.values())]
+    header = instance = ""
+    if kernel.template_parameters:
+        plain = [one.partition("=")[0].rstrip() for one in kernel.template_parameters]
+        given_by_default = zip_longest(plain, template_arguments(callee))
+        with_defaults = (f"{one} = {value}" if value else one for one, value in given_by_default)
+        header = f"template <{', '.join(with_defaults)}>\n"
+        instance = f"<{', '.join(one.split()[-1] for one in plain)}>"
     return (
-        f"__global__ void {attributes}{entry_name(kernel.name)}({', '.join(listed)}) {{\n"
-        f"{''.join(body)}    {kernel.name}({', '.join(given)});\n}}\n"
+        f"{header}__global__ void {attributes}{entry_name(kernel.name)}({', '.join(listed)}) {{\n"
+        f"{''.join(body)}    {kernel.name}{instance}({', '.join(given)});\n}}\n"
     )
 
 
@@ -325,6 +344,7 @@ def plan_text(kernel: Kernel, known: Sequence[tuple[Workload, Sequence[Step]]]) 
         _FILL_SOURCE if any(s.kernel == _FILL for s in first) else "",
         tuple(dict.fromkeys(s.kernel for s in first if s.kernel != _FILL)),
         entries,
+        {s.kernel: s.callee for s in first},
     )
 
 

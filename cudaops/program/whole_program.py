@@ -18,6 +18,7 @@ from cudaops.errors import InputError
 from cudaops.program.clusters import WORD as CLUSTERS
 from cudaops.program.derived_plan import Side, derived_plan
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES, is_library_header
+from cudaops.program.launches import find_launches
 from cudaops.program.lexing import (
     Directive,
     Edit,
@@ -65,11 +66,12 @@ def rewrite_from_program(
         allow_libraries=allow_libraries,
         beside=baseline.program,
         kernels=plan.kernels,
+        named=[word for callee in plan.callees.values() for word in _token_texts(callee)],
     )
     if not allow_libraries:
         _refuse_libraries(code, candidate.program, baseline.program)
     for name, made in plan.entries.items():
-        code = _with_entry(code, candidate.program.kernel(name), made, kernel)
+        code = _with_entry(code, candidate.program.kernel(name), made, kernel, plan.callees[name])
     return make_rewrite(
         plan.directives + code + plan.helpers,
         "user",
@@ -87,6 +89,25 @@ def replaced_kernels(baseline: Program, candidate: Program) -> frozenset[str]:
         for name in {site.kernel for site in baseline.launches} & {k.name for k in baseline.kernels}
         if name not in known or _as_launched(baseline, name) != _as_launched(candidate, name)
     )
+
+
+def host_code_differs(baseline: Program, candidate: Program) -> bool:
+    """Whether anything but kernels, their launches and what only device code needs has other
+    words."""
+    return _host_words(baseline) != _host_words(candidate)
+
+
+def _host_words(program: Program) -> list[str]:
+    joined = byte_text(_inlined(program, program.main_path, set()))
+    facts = outline(joined, space_aliases(lex(joined)))
+    launches = [(one.start, one.end) for one in find_launches(facts.lexed)]
+    return [
+        token.text
+        for item in facts.items
+        if not _stays(item)
+        for token in _tokens(facts, item)
+        if not any(start <= token.start < end for start, end in launches)
+    ]
 
 
 def _as_launched(program: Program, kernel: str) -> tuple[list[str], list[list[str]]]:
@@ -116,19 +137,20 @@ def _refuse_libraries(code: str, program: Program, beside: Program) -> None:
 
 
 def _with_entry(
-    code: str, kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel
+    code: str, kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel, callee: str
 ) -> str:
     """The kernel as a function, and an entry that puts its arguments together."""
     facts = outline(byte_text(code))
     item = next((i for i in facts.items if i.is_kernel and i.name == kernel.name), None)
     tokens = () if item is None else _tokens(facts, item)
     mark = next((t for t in tokens if t.text == "__global__"), None)
-    if item is None or mark is None or kernel.template_parameters or item.namespaces:
+    packs = any("..." in one for one in kernel.template_parameters)
+    if item is None or mark is None or packs or item.namespaces:
         what = kernel.parameters[min(made)].name
         raise InputError(
             f"parameter `{what}` of `{kernel.name}` is a structure that the author's kernel is not "
-            "given, or a member of one that it is given: only for a plain kernel outside of "
-            "namespaces can it be put together"
+            "given, or a member of one that it is given: only for a kernel outside of namespaces, "
+            "and no template of a pack, can it be put together"
         )
     edits = [Edit(mark.start, mark.end, "__device__")]
     attributes = ""
@@ -138,7 +160,7 @@ def _with_entry(
             attributes += plain_text(facts.slice(token.start, end)) + " "
             edits.append(Edit(token.start, end, " "))
     text = plain_text(apply_edits(facts.lexed.text, edits))
-    return f"{text}\n{entry_source(kernel, made, author, attributes)}"
+    return f"{text}\n{entry_source(kernel, made, author, attributes, callee)}"
 
 
 def device_source(
@@ -147,10 +169,12 @@ def device_source(
     allow_libraries: bool = False,
     beside: Program | None = None,
     kernels: Collection[str] | None = None,
+    named: Collection[str] = (),
 ) -> str:
     """The program's device code as one text: local headers in place, host code gone.
 
-    `kernels`: the only ones that are kept, with all that they use; None keeps every function.
+    `kernels`: the only ones that are kept, with all that they use and all that is `named`; None
+    keeps every function.
 
     The text is compiled beside the code of `beside`, and what its kernels take must be of the types
     there: what both programs say with the same words is left out, and a function that both have a
@@ -159,7 +183,7 @@ def device_source(
     facts = outline(joined, space_aliases(lex(joined)))
     known = _Known() if beside is None else _Known.of(beside, facts)
     kept = [i for i in facts.items if _stays(i) and not known.has(facts, i)]
-    kept = _reached(facts, kept, kernels)
+    kept = _reached(facts, kept, kernels, named)
     gone = [i for i in facts.items if i not in kept]
     edits = [Edit(i.start, i.end, _emptied(facts, i)) for i in gone]
     renamed = _renamed(facts, kept, known.functions, edits)
@@ -333,11 +357,16 @@ def _stays(item: Item) -> bool:
     return True
 
 
-def _reached(facts: Outline, items: Sequence[Item], kernels: Collection[str] | None) -> list[Item]:
+def _reached(
+    facts: Outline,
+    items: Sequence[Item],
+    kernels: Collection[str] | None,
+    named: Collection[str],
+) -> list[Item]:
     """The kernels and all that they use; functions, variables and what they use where any kernel
     will do."""
     macros: dict[str, set[str]] = {}
-    needed: set[str] = set()
+    needed = set(named)
     for directive in facts.lexed.directives:
         words = _words(facts.lexed, directive)
         if directive.keyword == "define" and len(words) > 2 and kernels is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
+from difflib import SequenceMatcher
 from typing import NamedTuple
 
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?|[-+]?(?:nan|inf)\b", re.IGNORECASE)
@@ -14,7 +16,7 @@ TIME_LINE = re.compile(
     r"(?:milli|micro|nano)?seconds?|secs?)\b|\d\s*(?:\(s\)|\[s\]|s(?=\s*(?:$|[,;.)|\]])))",
     re.IGNORECASE,
 )
-"""A line that mentions a time or a rate; its numbers say how fast, not what was computed."""
+"""A line that mentions a time or a rate; its numbers may say how fast, not what was computed."""
 ERROR_LINE = re.compile(
     r"\b(err(?:or)?s?|diff(?:erence)?s?|deviations?|residuals?|rmse)\b", re.IGNORECASE
 )
@@ -23,6 +25,8 @@ ERROR_LINE = re.compile(
 OWN_FACTOR = 4.0
 """How many times as far as the author's own program without fused multiply-adds a number may be
 off. Chosen: as many as the accuracy gate allows of the baseline's own error (`gates.accuracy`)."""
+MOST_LINES = 2000
+"""With other words than the author's: of more none is found again. Chosen: some seconds' work."""
 
 
 class PrintedComparison(NamedTuple):
@@ -37,8 +41,12 @@ class PrintedComparison(NamedTuple):
 class AuthorsOutput(NamedTuple):
     """What is known of what the author's program prints, beside the output of one run."""
 
-    again: str = ""
-    """Printed by another run: a number that is another there is not compared."""
+    others: tuple[str, ...] = ()
+    """Printed by other runs: a number that is another in one of them is not compared, and lines
+    that one of them has not come and go."""
+    clocked: bool = False
+    """Whether the clocks of one of these went at another rate: then a number on a line of a time is
+    compared as well where it does not move."""
     unfused: str = ""
     """Printed without fused multiply-adds: a number may differ by `OWN_FACTOR` times what it
     differs by there."""
@@ -51,35 +59,38 @@ ALONE = AuthorsOutput()
 
 
 def compare_printed(
-    expected: str, actual: str, rtol: float, author: AuthorsOutput = ALONE
+    expected: str,
+    actual: str,
+    rtol: float,
+    author: AuthorsOutput = ALONE,
+    *,
+    times_itself: bool = False,
 ) -> PrintedComparison:
     """Same words in the same order, and every number within `rtol` of the expected one.
 
-    Lines that mention a time or a rate are left out. Two numbers that differ by one unit of the
-    last printed digit count as equal, since rounding for print alone can do that.
+    Lines that mention a time or a rate are left out where nothing tells their times from results
+    (`AuthorsOutput.clocked`). Lines that some run of the author's program has and another has not
+    (progress) may be there or not. Two numbers that differ by one unit of the last printed digit
+    count as equal, since rounding for print alone can do that.
+
+    `times_itself`: the host code is another one, whose lines of times may be others.
     """
-    expected_lines, actual_lines = _lines(expected), _lines(actual)
-    if len(expected_lines) != len(actual_lines):
-        found, wanted = len(actual_lines), len(expected_lines)
-        text = f"prints {found} lines where the author's program prints {wanted}"
-        text += f", {_first_other(expected_lines, actual_lines)}"
-        return PrintedComparison(False, text, 0, math.inf)
-    own_lines = _beside(author.unfused, expected_lines)
-    again_lines = _beside(author.again, expected_lines)
+    lines, actual_lines = _lines(expected), _lines(actual)
+    others = [_of_another_run(lines, text) for text in author.others]
+    found = _found(lines, actual_lines, others, times_itself=times_itself)
+    if isinstance(found, PrintedComparison):
+        return found
+    own_lines = _of_another_run(lines, author.unfused)
     compared, unsteady, other, worst = 0, 0, 0, 0.0
-    for want, got, own, again in zip(
-        expected_lines, actual_lines, own_lines, again_lines, strict=True
-    ):
-        if TIME_LINE.search(want):
+    for n, got in found.items():
+        want = lines[n]
+        if TIME_LINE.search(want) and not author.clocked:
             continue
-        if _words(want) != _words(got):
-            return PrintedComparison(
-                False, f"prints {got!r} where it should print {want!r}", compared, math.inf
-            )
-        own, again = (x if _words(x) == _words(want) else want for x in (own, again))
+        again = [NUMBER.findall(x) for o in others if (x := o.same(n, want)) is not None]
+        own = own_lines.same(n, want) or want
         allowed = author.rounding if ERROR_LINE.search(want) else 0.0
-        for a, b, c, d in zip(*map(NUMBER.findall, (want, got, own, again)), strict=True):
-            if _relative_difference(a, d) > rtol:
+        for at, (a, b, c) in enumerate(zip(*map(NUMBER.findall, (want, got, own)), strict=True)):
+            if any(_relative_difference(a, numbers[at]) > rtol for numbers in again):
                 other += 1
                 continue
             compared += 1
@@ -98,12 +109,47 @@ def compare_printed(
     if compared == 0:
         text = "the program prints no number to compare"
         return PrintedComparison(True, text + _others(other), 0, 0.0)
-    steady = compared - unsteady
-    text = f"{steady} printed numbers agree, largest relative difference {worst:.1e}"
+    steadily = compared - unsteady
+    text = f"{steadily} printed numbers agree, largest relative difference {worst:.1e}"
     text += f" (allowed {rtol:.0e})"
     if unsteady:
         text += f"; {unsteady} within what rounding alone makes of the author's"
     return PrintedComparison(True, text + _others(other), compared, worst)
+
+
+def _found(
+    lines: list[str], actual: list[str], others: Sequence[_Aligned], *, times_itself: bool
+) -> dict[int, str] | PrintedComparison:
+    """What stands for each of the lines that no run lacks, where it has the same words; the refusal
+    where one is not there, or one more is."""
+    coming = {n for other in others for n in other.gaps}
+    templates = {_words(lines[n]) for n in coming} | {_words(x) for o in others for x in o.more}
+    steady = [n for n in range(len(lines)) if n not in coming]
+    found = _aligned([lines[n] for n in steady], actual)
+    lost = [lines[steady[n]] for n in found.gaps]
+    more = [x for x in found.more if _words(x) not in templates]
+    if times_itself:
+        lost, more = ([x for x in xs if not TIME_LINE.search(x)] for xs in (lost, more))
+    if lost or more:
+        return _other_lines(lines, actual, lost, more)
+    pairs = zip(steady, found.lines, strict=True)
+    return {n: x for n, x in pairs if x is not None and _words(x) == _words(lines[n])}
+
+
+class _Aligned(NamedTuple):
+    """Another output beside some lines."""
+
+    lines: Sequence[str | None]
+    """One for each; None where it has none."""
+    gaps: tuple[int, ...] = ()
+    """Lines that it lacks."""
+    more: tuple[str, ...] = ()
+    """Its lines that stand for none."""
+
+    def same(self, number: int, line: str) -> str | None:
+        """What stands there, where it has the same words as `line`."""
+        found = self.lines[number]
+        return found if found is not None and _words(found) == _words(line) else None
 
 
 def _others(count: int) -> str:
@@ -111,23 +157,50 @@ def _others(count: int) -> str:
     return f"; {count} that the author's program prints otherwise each time" if count else ""
 
 
-def _beside(text: str, lines: list[str]) -> list[str]:
-    """Another output line by line; the same lines where it has not as many."""
-    other = _lines(text)
-    return other if len(other) == len(lines) else lines
+def _aligned(lines: Sequence[str], other: Sequence[str]) -> _Aligned:
+    """Line by line where the words around the numbers are the same, but on lines of times; else by
+    these words, in their order."""
+    ours, theirs = [_words(x) for x in lines], [_words(x) for x in other]
+    if len(ours) == len(theirs) and all(
+        a == b or TIME_LINE.search(line) for a, b, line in zip(ours, theirs, lines, strict=True)
+    ):
+        return _Aligned(other)
+    first = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), 0)
+    found: list[str | None] = [*other[:first], *[None] * (len(ours) - first)]
+    more = dict(enumerate(other[first:], start=first))
+    blocks = SequenceMatcher(None, ours[first:], theirs[first:], autojunk=False)
+    if max(len(ours), len(theirs)) - first <= MOST_LINES:
+        for block in blocks.get_matching_blocks():
+            for n in range(block.size):
+                found[first + block.a + n] = more.pop(first + block.b + n)
+    gaps = tuple(n for n, x in enumerate(found) if x is None)
+    return _Aligned(found, gaps, tuple(more.values()))
+
+
+def _of_another_run(lines: Sequence[str], text: str) -> _Aligned:
+    """What the author's program prints in another run, beside `lines`; the same lines where it
+    prints nothing."""
+    other = _lines(text) or lines
+    return _Aligned(other) if len(other) == len(lines) else _aligned(lines, other)
+
+
+def _other_lines(
+    expected: list[str], actual: list[str], lost: Sequence[str], more: Sequence[str]
+) -> PrintedComparison:
+    """The refusal, with a line of it: often a complaint of the program's own check."""
+    if lost and more and len(expected) == len(actual):
+        text = f"prints {more[0]!r} where it should print {lost[0]!r}"
+    else:
+        found, wanted = len(actual), len(expected)
+        text = f"prints {found} lines where the author's program prints {wanted}, "
+        shows = more and (found > wanted or not lost)
+        text += f"first {more[0].strip()!r}" if shows else f"without {lost[0].strip()!r}"
+    return PrintedComparison(False, text, 0, math.inf)
 
 
 def _is_small(text: str, allowed: float) -> bool:
     """Whether a number with a fraction or an exponent is one that rounding makes."""
     return not text.lstrip("+-").isdigit() and abs(float(text)) <= allowed
-
-
-def _first_other(expected: list[str], actual: list[str]) -> str:
-    """Where one of them has a line more: often a complaint of the program's own check."""
-    more, less = (actual, expected) if len(actual) > len(expected) else (expected, actual)
-    same = (_words(a) == _words(b) for a, b in zip(more, less, strict=False))
-    line = more[next((n for n, equal in enumerate(same) if not equal), len(less))]
-    return f"{'first' if more is actual else 'without'} {line.strip()!r}"
 
 
 def _lines(text: str) -> list[str]:

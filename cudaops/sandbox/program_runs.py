@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import TypeVar
 
 from cudaops.domain.execution import Misbehaved, ProgramOutcome, ProgramRan
@@ -12,6 +14,7 @@ from cudaops.domain.program import Program
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor
 from cudaops.executors.stopping import in_background
+from cudaops.program.lexing import byte_text, lex
 from cudaops.sandbox.captures import CapturedRun
 
 Made = TypeVar("Made")
@@ -22,6 +25,19 @@ gates are at work. Chosen: several times what it takes to start it."""
 LITTLE_BYTES = 2 * 1024**3
 """Of one launch's buffers; a program has them more than once. Chosen: beside what the gates keep on
 a GPU of 24 GB."""
+
+CLOCK_RATES = (1000.0, 0.001)
+"""Of the clocks that the author's program reads in its further runs, where they can be set: what
+changes with them says how fast it was. Chosen: a time of 1 us is printed to the third digit of a
+millisecond by the one, a rate that is printed as 0.00 becomes a number by the other."""
+LATE_FACTOR, LATE_S = 3.0, 5.0
+"""A run whose clocks go slowly may take so many times as long, and as many seconds more: a program
+may wait for them."""
+OTHER_CLOCKS = frozenset({
+    "omp_get_wtime", "getrusage", "times", "ftime", "time", "timespec_get", "__rdtsc", "_rdtsc",
+    "__builtin_ia32_rdtsc", "clock64", "globaltimer", "MPI_Wtime",
+})  # fmt: skip
+"""Whose rate is not set."""
 
 
 def is_slow(run: CapturedRun, size_bytes: int) -> bool:
@@ -45,6 +61,17 @@ class ProgramRuns:
         self._models_time = models_time
         self._made: dict[tuple[object, ...], Future[object]] = {}
         self._lock = threading.Lock()
+
+    @cached_property
+    def sets_clocks(self) -> bool:
+        """Whether every clock that the author's program reads can be made to go at another rate."""
+        called = {
+            name.text
+            for file in self._program.files
+            for name, after in pairwise(lex(byte_text(file.text)).tokens)
+            if after.text == "("
+        }
+        return self._models_time and not called & OTHER_CLOCKS
 
     def author(self, run: CapturedRun) -> ProgramRan:
         """The author's program as it is: its outputs and how long it takes. One that paused when it
@@ -86,6 +113,29 @@ class ProgramRuns:
         if self._program.build is not None or self._program.application is not None:
             return None
         return self._once(("unfused", *run.run.argv), lambda: self._unfused(run))
+
+    def others(self, run: CapturedRun) -> Iterator[str]:
+        """What further runs of the author's program print, one after the other: with its clocks at
+        another rate where time is modelled, else one as it is. None of one that paused."""
+        rates = CLOCK_RATES if self._models_time else (1.0,)
+        for rate in () if run.captured.paused else rates:
+            printed = self._once(("other", rate, *run.run.argv), partial(self._other, run, rate))
+            if printed:
+                yield printed
+
+    def _other(self, run: CapturedRun, rate: float) -> str:
+        """Empty where it does not run to its end."""
+        timeout_s = self._timeout_s
+        if rate < 1.0:
+            timeout_s = min(timeout_s, LATE_FACTOR * run.captured.seconds + LATE_S)
+        ran = self._executor.run_program(
+            self._program,
+            run.run.argv,
+            timeout_s,
+            lockstep=run.captured.lockstep,
+            clock_rate=rate,
+        )
+        return ran.stdout if isinstance(ran, ProgramRan) else ""
 
     def _author(self, run: CapturedRun) -> ProgramRan:
         if self._models_time:

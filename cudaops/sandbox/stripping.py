@@ -19,6 +19,7 @@ from cudaops.program.derived_plan import Side
 from cudaops.program.directives import WORDS
 from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
 from cudaops.program.parse import parse_files, require_runnable
+from cudaops.program.plan_text import entry_name
 from cudaops.program.whole_program import rewrite_from_program
 from cudaops.sandbox.captures import captured_of_author
 from cudaops.sandbox.workbench import Workbench
@@ -36,6 +37,10 @@ class Stripped(NamedTuple):
     rewrite: Rewrite
     notices: tuple[str, ...]
     """What of the program was left behind and might have mattered, a line each."""
+    taken: frozenset[str] = frozenset()
+    """Its kernels that the rewrite launches."""
+    left: frozenset[str] = frozenset()
+    """Others that it launches itself."""
 
 
 def program_of(text: str) -> Program:
@@ -80,11 +85,17 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
         if strangers or _finds_the_same_again(bench):
             raise
         rewrite = _taken(bench, side, same_inputs=False)
-    taken = {step.kernel.partition("<")[0].rpartition("::")[2] for step in rewrite.plan.launches}
-    others = sorted({c.kernel for c in side.captured.counts} - taken)
-    notices = [f"its launches of {', '.join(others)} are left out"] if others else []
+    taken = _launched_by(rewrite, program)
+    left = frozenset({c.kernel for c in side.captured.counts} - taken)
+    notices = [f"its launches of {', '.join(sorted(left))} are left out"] if left else []
     _require_applicable(bench, rewrite)
-    return Stripped(rewrite, tuple(notices))
+    return Stripped(rewrite, tuple(notices), taken, left)
+
+
+def _launched_by(rewrite: Rewrite, program: Program) -> frozenset[str]:
+    """The program's kernels that a rewrite made of it launches, by itself or through an entry."""
+    names = {step.kernel.partition("<")[0].rpartition("::")[2] for step in rewrite.plan.launches}
+    return frozenset(k.name for k in program.kernels if names & {k.name, entry_name(k.name)})
 
 
 def _recorded(bench: Workbench, program: Program, strangers: bool) -> Captured:

@@ -207,13 +207,49 @@ __global__ void rows_by_width(Task task, int columns) {
 }"""
 
 
-def test_a_structure_for_a_template(bench: Workbench, tmp_path: Path) -> None:
+def templated(tmp_path: Path, name: str = "rows_by_width") -> Path:
     include = '#include "rows_task.cuh"'
-    templated = changed(
+    return changed(
         tmp_path,
         "rows_struct.cu",
-        (include, include + TEMPLATED),
-        ("rows_by_warp<<<rows, 32>>>", "rows_by_width<4><<<rows, 1>>>"),
+        (include, include + TEMPLATED.replace("rows_by_width", name)),
+        ("rows_by_warp<<<rows, 32>>>", f"{name}<4><<<rows, 1>>>"),
     )
-    with pytest.raises(InputError, match="parameter `task` of `rows_by_width` is a structure"):
-        read_candidate(bench, templated)
+
+
+def test_a_structure_for_a_template(bench: Workbench, tmp_path: Path) -> None:
+    rewrite = read_candidate(bench, templated(tmp_path))
+    launch = "launch rows_by_width_entry<4> grid=(512,1,1) block=(1,1,1)"
+    assert directives(rewrite)[0].startswith(launch)
+    assert "template <int W = 4>\n__global__ void rows_by_width_entry(" in rewrite.source
+    compiled(bench, rewrite)
+
+
+FUNCTOR = """
+struct Plain { __device__ float operator()(float v) const { return v; } };
+template <int W, typename F>
+__global__ void __launch_bounds__(W) rows_with(
+    const float* x, float* sums, float scale, int rows, int columns, F f) {
+    int row = blockIdx.x * W + threadIdx.x;
+    if (row >= rows) return;
+    float sum = 0.0f;
+    const float* mine = x + row * columns;
+    for (int c = 0; c < columns; ++c) sum += f(weight(Shape{rows, columns}, c) * mine[c]);
+    sums[row] = scale * sum;
+}
+
+__global__ void total("""
+
+
+def test_a_functor_for_a_template(bench: Workbench, tmp_path: Path) -> None:
+    functor = changed(
+        tmp_path,
+        "rows.cu",
+        ("\n__global__ void total(", FUNCTOR),
+        ("row_sums<<<(rows + 127) / 128, 128>>>(", "rows_with<64><<<(rows + 63) / 64, 64>>>("),
+        ("0.5f, rows, columns);", "0.5f, rows, columns, Plain{});"),
+    )
+    rewrite = read_candidate(bench, functor)
+    assert directives(rewrite)[0].startswith("launch rows_with_entry<64> ")
+    assert directives(rewrite)[0].split(" args")[1].startswith("=(x, sums, scale, rows, columns, ")
+    compiled(bench, rewrite)

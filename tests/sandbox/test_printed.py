@@ -136,14 +136,14 @@ def test_a_letter_that_is_no_unit(line: str) -> None:
 
 def test_what_the_author_prints_otherwise_each_time() -> None:
     says = "pace of it 4.5\nsum 10\n"
-    author = AuthorsOutput(again=says.replace("4.5", "5.25"))
+    author = AuthorsOutput(others=(says.replace("4.5", "5.25"),))
     found = compare_printed(says, says.replace("4.5", "9.1"), 1e-3, author)
     assert found.matches
     assert found.numbers_compared == 1
     assert "; 1 that the author's program prints otherwise each time" in found.summary
     assert not compare_printed(says, says.replace("10", "11"), 1e-3, author).matches
     for other in ("pace of it 4.5", "pace of her 5.25\nsum 10", ""):  # not the same output
-        author = AuthorsOutput(again=other)
+        author = AuthorsOutput(others=(other,))
         assert not compare_printed(says, says.replace("4.5", "9.1"), 1e-3, author).matches
 
 
@@ -161,3 +161,36 @@ def test_an_error_may_be_rounding() -> None:
     assert not compare_printed(*counts, 1e-3, AuthorsOutput(rounding=60.0)).matches
     sums = "checksum: 0.010", "checksum: 0.020"
     assert not compare_printed(*sums, 1e-3, AuthorsOutput(rounding=60.0)).matches
+
+
+PROGRESS = "begun 3\nworking 1\nworking 2\nsum 10\n"
+
+
+@pytest.mark.parametrize(
+    "seen", ["", "working 1\n", "working 1\nworking 4\nworking 2\nworking 2\n"]
+)
+def test_lines_of_progress_may_be_there_or_not(seen: str) -> None:
+    author = AuthorsOutput(others=("begun 3\nworking 1\nsum 10\n", "begun 3\nsum 10\n"))
+    printed = f"begun 3\n{seen}sum 10\n"
+    assert compare_printed(PROGRESS, printed, 1e-3, author).matches
+    assert not compare_printed(PROGRESS, printed.replace("10", "11"), 1e-3, author).matches
+    assert not compare_printed(PROGRESS, printed.replace("sum 10\n", ""), 1e-3, author).matches
+    other = compare_printed(PROGRESS, f"{printed}failed 2\n", 1e-3, author)
+    assert not other.matches
+    assert "first 'failed 2'" in other.summary
+
+
+def test_what_does_not_move_with_the_clocks_is_compared_on_lines_of_times_too() -> None:
+    says = "time 1.5 energy 7\n"
+    clocked = AuthorsOutput(others=(says.replace("1.5", "1500"),), clocked=True)
+    assert compare_printed(says, says.replace("1.5", "0.3"), 1e-3, clocked).matches
+    assert not compare_printed(says, says.replace("7", "8"), 1e-3, clocked).matches
+    assert compare_printed(says, says.replace("7", "8"), 1e-3).matches
+
+
+def test_a_program_that_times_itself_has_other_lines_of_times() -> None:
+    says = "sum 10\nkernel 3 ms\n"
+    for other in ("sum 10\n", "sum 10\ncopy 1 ms\nkernel 2 ms\n"):
+        assert compare_printed(says, other, 1e-3, times_itself=True).matches
+        assert not compare_printed(says, other, 1e-3).matches
+    assert not compare_printed(says, "kernel 3 ms\n", 1e-3, times_itself=True).matches

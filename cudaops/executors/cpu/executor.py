@@ -162,9 +162,10 @@ class CpuExecutor:
         lockstep: InLockstep | None = None,
         output: Path | None = None,
         until_pause: bool = False,
+        clock_rate: float = 1.0,
     ) -> ProgramOutcome:
         """See `Executor.run_program`."""
-        return self._program(program, argv, timeout_s, lockstep).run(output)
+        return self._program(program, argv, timeout_s, lockstep).run(output, clock_rate)
 
     def prepare(self, program: Program) -> None:
         """Nothing: every core is at work on the kernels already."""

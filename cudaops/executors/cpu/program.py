@@ -64,12 +64,15 @@ class ProgramRunner:
         self.names = author_names(program)
         self.output: Path | None = None
 
-    def run(self, output: Path | None = None) -> ProgramOutcome:
+    def run(self, output: Path | None = None, clock_rate: float = 1.0) -> ProgramOutcome:
         """The program as its author would run it, proven repetitions left out. `output`: a folder
-        that it may write to as well."""
+        that it may write to as well. `clock_rate`: of the clocks that it reads."""
         self.output = output
+        env = {"CUDAOPS_RECORD": "1"}
+        if clock_rate != 1.0:
+            env["CUDAOPS_CLOCK_RATE"] = f"{clock_rate:g}"
         with temporary_folder("cudaops-run-") as folder:
-            ran = self._child(folder, {"CUDAOPS_RECORD": "1"})
+            ran = self._child(folder, env)
             if not isinstance(ran, Child):
                 return ran
             if (fault := self._fault(ran, folder)) is not None:

@@ -162,6 +162,13 @@ def _flood() -> Misbehaved:
     return Misbehaved(what="output_flood", message=f"the report of the run is too long: {text}")
 
 
+NO_END = (
+    "a loop does not end, waits for what another block is to write, or needs more time; which one "
+    "is not known (a barrier that not every thread comes to is told as such)"
+)
+"""What is known of a run whose time was over: threads that can never go on are found at once."""
+
+
 def find_fault(
     report: Report, done: Finished, executable: Path, names: Names, timeout_s: float
 ) -> Misbehaved | None:
@@ -181,9 +188,8 @@ def find_fault(
             text += _last_words(log)
         return _misbehaved(kind, text, place, log)
     if done.timed_out:
-        return _misbehaved(
-            "timeout", f"did not end within {timeout_s:g} s and was stopped", None, log
-        )
+        text = f"did not end within {timeout_s:g} s and was stopped: {NO_END}"
+        return _misbehaved("timeout", text, None, log)
     if done.exceeded:
         what = "output_flood" if done.flooded else "crash"
         return _misbehaved(what, done.exceeded, None, log)

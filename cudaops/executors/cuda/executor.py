@@ -205,6 +205,7 @@ class CudaExecutor:
         lockstep: InLockstep | None = None,
         output: Path | None = None,
         until_pause: bool = False,
+        clock_rate: float = 1.0,
     ) -> ProgramOutcome:
         """See `Executor.run_program`. The hardware's order is that of the lanes."""
         return self._program(program, argv, timeout_s).run(output, until_pause=until_pause)

@@ -394,7 +394,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t stop) {
   if (!start || !stop || !start->recorded || !stop->recorded) return fail(cudaErrorInvalidResourceHandle);
-  *milliseconds = (float)((stop->time - start->time) * 1e3);
+  *milliseconds = (float)((stop->time - start->time) * 1e3 * clock_rate());
   return cudaSuccess;
 }
 cudaError_t cudaProfilerStart() { return cudaSuccess; }

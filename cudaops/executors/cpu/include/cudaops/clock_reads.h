@@ -3,6 +3,7 @@
 // what stands between two pairs is a warm-up. Host clocks and events pair up by themselves. Shared by
 // both recorders; the linker sends the program's readings here (--wrap), and one source defines them.
 #pragma once
+#include <stdlib.h>
 #include <sys/time.h>
 #include <time.h>
 
@@ -14,6 +15,30 @@ namespace cudaops {
 enum class Clock { Host, Event };
 inline std::atomic<unsigned long> clock_reads[2] = {};
 inline void clock_read(Clock clock) { ++clock_reads[(int)clock]; }
+
+// How many times as fast as they are the clocks of the program go: what changes with it among what
+// the program prints says how fast it was, not what it computed.
+inline double clock_rate() {
+  static const double rate = [] {
+    const char* text = getenv("CUDAOPS_CLOCK_RATE");
+    double given = text ? atof(text) : 0;
+    return given > 0 ? given : 1;
+  }();
+  return rate;
+}
+// One clock, in any unit: as it is when it is read first, and from there on at that rate.
+class RatedClock {
+ public:
+  long long operator()(long long time) {
+    if (clock_rate() == 1) return time;
+    long long first = 0;
+    if (first_.compare_exchange_strong(first, time)) first = time;
+    return first + (long long)((double)(time - first) * clock_rate());
+  }
+
+ private:
+  std::atomic<long long> first_{0};
+};
 
 // Of one kernel or configuration: how many of its launches are timed.
 class TimedLaunches {
@@ -49,19 +74,38 @@ class TimedLaunches {
 }  // namespace cudaops
 
 #if defined CUDAOPS_CLOCK_WRAPPERS || defined CUDAOPS_CHRONO_WRAPPERS
-#define CUDAOPS_CLOCK(result, name, parameters, arguments) \
-  extern "C" result __real_##name parameters;              \
-  extern "C" result __wrap_##name parameters {             \
-    ::cudaops::clock_read(::cudaops::Clock::Host);         \
-    return __real_##name arguments;                        \
+#define CUDAOPS_CLOCK(result, name)                                \
+  extern "C" result __real_##name();                               \
+  extern "C" result __wrap_##name() {                              \
+    static ::cudaops::RatedClock clock;                            \
+    ::cudaops::clock_read(::cudaops::Clock::Host);                 \
+    return (result)clock((long long)__real_##name());              \
   }
 #ifdef CUDAOPS_CLOCK_WRAPPERS
-CUDAOPS_CLOCK(int, clock_gettime, (clockid_t id, timespec* t), (id, t))
-CUDAOPS_CLOCK(int, gettimeofday, (timeval* t, void* zone), (t, zone))
-CUDAOPS_CLOCK(clock_t, clock, (), ())
+extern "C" int __real_clock_gettime(clockid_t id, timespec* t);
+extern "C" int __wrap_clock_gettime(clockid_t id, timespec* t) {
+  static ::cudaops::RatedClock clocks[16];
+  ::cudaops::clock_read(::cudaops::Clock::Host);
+  int error = __real_clock_gettime(id, t);
+  if (error) return error;
+  long long time = clocks[(unsigned)id % 16](t->tv_sec * 1000000000LL + t->tv_nsec);
+  t->tv_sec = time / 1000000000, t->tv_nsec = time % 1000000000;
+  return 0;
+}
+extern "C" int __real_gettimeofday(timeval* t, void* zone);
+extern "C" int __wrap_gettimeofday(timeval* t, void* zone) {
+  static ::cudaops::RatedClock clock;
+  ::cudaops::clock_read(::cudaops::Clock::Host);
+  int error = __real_gettimeofday(t, zone);
+  if (error || !t) return error;
+  long long time = clock(t->tv_sec * 1000000LL + t->tv_usec);
+  t->tv_sec = time / 1000000, t->tv_usec = time % 1000000;
+  return 0;
+}
+CUDAOPS_CLOCK(clock_t, clock)
 #endif
 // As libstdc++ names std::chrono::steady_clock::now and system_clock::now: both return nanoseconds.
-CUDAOPS_CLOCK(long long, _ZNSt6chrono3_V212steady_clock3nowEv, (), ())
-CUDAOPS_CLOCK(long long, _ZNSt6chrono3_V212system_clock3nowEv, (), ())
+CUDAOPS_CLOCK(long long, _ZNSt6chrono3_V212steady_clock3nowEv)
+CUDAOPS_CLOCK(long long, _ZNSt6chrono3_V212system_clock3nowEv)
 #undef CUDAOPS_CLOCK
 #endif
