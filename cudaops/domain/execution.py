@@ -272,6 +272,18 @@ class RecordedLaunch(Record):
     """Why it cannot be followed; then nothing is said of arguments and memory."""
 
 
+class LaunchNumbers(Record):
+    """A launch of the target by its geometry and the numbers that it was given."""
+
+    grid: Dim3
+    block: Dim3
+    dynamic_smem_bytes: int
+    sizes_bytes: tuple[int, ...]
+    """Of the allocations that it reaches, in order of first mention."""
+    numbers: dict[str, int | float]
+    """Scalar arguments by name."""
+
+
 class Captured(Record):
     """A program that ran, with the launches of its target recorded."""
 
@@ -290,6 +302,8 @@ class Captured(Record):
     """`KERNEL_MS: x` from stderr where the program prints it; never part of a verdict."""
     recorded: tuple[RecordedLaunch, ...] = ()
     """Configurations of every kernel that was recorded, in the order of their first launches."""
+    others: tuple[LaunchNumbers, ...] = ()
+    """Further configurations of the target, whose contents were not kept."""
     cut: tuple[str, ...] = ()
     """Kernels of which not every block was executed, where only times were wanted."""
     alike: int = 0

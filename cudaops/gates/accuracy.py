@@ -127,7 +127,7 @@ def _by_view(
     result, right = ran.outputs[allocation.index], reference.outputs[allocation.index]
     equal = same_contents(result, right)
     found = [
-        compare(_sides(view, ran, reference, equal), view.element, view.named(name), policy)
+        compare(sides_of(view, ran, reference, equal), view.element, view.named(name), policy)
         for view in views(allocation)
     ]
     if allocation.fields and not np.array_equal(tail(result, allocation), tail(right, allocation)):
@@ -144,7 +144,8 @@ def _nearness(accuracy: BufferAccuracy) -> float:
     return max((numbers[key] / bound for key, bound in bounds.items() if bound), default=0.0)
 
 
-def _sides(view: View, ran: Ran, reference: Reference, equal: bool) -> Sides:
+def sides_of(view: View, ran: Ran, reference: Reference, equal: bool = False) -> Sides:
+    """What is held against what in a buffer, or in a field of the structures in one."""
     wide = (reference.wide_outputs or {}).get(view.index)
     moved = (reference.sensitivity or {}).get(view.index)
     return Sides(

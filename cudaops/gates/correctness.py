@@ -11,13 +11,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Gate, GateName, Policy
 from cudaops.domain.rewrite import ResolvedPlan
-from cudaops.domain.workload import FLOATING, Allocation
-from cudaops.executors.arrays import stored
-from cudaops.executors.base import Check, Executor, InputSet
-from cudaops.executors.compare import distance, misplaced_specials
+from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation
+from cudaops.executors.arrays import Array, read_array, stored
+from cudaops.executors.base import Check, Executor, InputSet, Trial
+from cudaops.executors.compare import distance, misplaced_specials, same_contents
+from cudaops.executors.fields import views
 from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import (
     NOTHING_COMPARED,
@@ -27,6 +30,9 @@ from cudaops.gates.accuracy import (
     changed_inputs,
     exact_accuracy,
     parameter_name,
+    same_as_rows,
+    same_as_sets,
+    sides_of,
 )
 from cudaops.gates.repeat import (
     Launch,
@@ -35,6 +41,7 @@ from cudaops.gates.repeat import (
     schedule,
     split_by_process,
 )
+from cudaops.sandbox.drawn import moved_inputs
 from cudaops.sandbox.inputs import EXACT_CASES
 from cudaops.sandbox.oracle import ENOUGH_CASES, Oracle, Reference
 
@@ -47,6 +54,9 @@ itself. Chosen: the largest of three distances is below the next one about once 
 OWN_WIDEST = 1e-3
 """Relative L2 distance beyond which results of the author's kernel differ by more than the order of
 a sum can explain: then they say nothing of a candidate."""
+MOST_POSED_BYTES = 256 << 20
+"""Of a workload's memory, where the author's kernel is run again for how well the problem is posed.
+Results of many elements have norms that no luck moves."""
 SLACK = 4.0
 """A launch of a series may take this many times the longest run of the gates before it."""
 
@@ -72,6 +82,9 @@ class Subject(NamedTuple):
     """Runs the author's kernel again; None: nobody asks how far it is from itself."""
     checked_author: Author | None = None
     """The same, looked at as the candidate is; None: nobody asks what it does wrong itself."""
+    another: Author | None = None
+    """The same with the last thread first, where there is such an order; None: nobody asks what the
+    order of threads and the last bit of the inputs decide."""
 
 
 def _habits(warnings: Sequence[Misbehaved]) -> set[str]:
@@ -92,6 +105,10 @@ class Verifier:
         self._changed: list[str] = []
         self._own: dict[tuple[str, str], dict[int, _Spread]] = {}
         """How far the author's kernel is from itself, by workload and inputs, then allocation."""
+        self._moved: dict[tuple[str, str], dict[int, str] | None] = {}
+        """The author's results on inputs moved by one roundoff, by workload and inputs."""
+        self._free: dict[tuple[str, str], frozenset[int]] = {}
+        """Buffers in no fixed order, likewise."""
         self._input_checks = 0
         self._longest_s = 0.0
 
@@ -269,11 +286,58 @@ class Verifier:
         for a in workload.allocations:
             if a.role == "in":
                 continue
-            one = fairly(accuracy, a, parameter_name(workload, a), ran, reference, self._policy)
+            name = parameter_name(workload, a)
+            one = fairly(accuracy, a, name, ran, reference, self._policy)
+            if not one.passed and accuracy is not exact_accuracy:
+                one = self._as_posed(subject, a, name, ran, reference) or one
             if not one.passed and a.element in FLOATING and subject.author is not None:
                 one = self._by_own_spread(subject, a, ran, reference, one)
+            if not one.passed and a.index in self._free_order(subject, reference):
+                one = in_any_order(a, name, ran, reference, self._policy)
             found.append(Finding(reference.kind, one, launch))
         return found
+
+    def _as_posed(
+        self, subject: Subject, a: Allocation, name: str, ran: Ran, reference: Reference
+    ) -> BufferAccuracy | None:
+        """The comparison where it is known what one roundoff of the inputs does to the author's own
+        result; None where that cannot be found out. Large workloads are not run for it."""
+        workload = subject.oracle.workload
+        if subject.another is None or workload.size_bytes > MOST_POSED_BYTES:
+            return None
+        key = workload.id, reference.kind
+        if key not in self._moved:
+            folder = self._folder / workload.id / f"moved_{reference.kind}"
+            generator = np.random.default_rng((subject.oracle.seed, len(self._moved)))
+            trial = Trial(workload, subject.plan, reference.inputs)
+            inputs = moved_inputs(trial, folder / "in", generator)
+            moved = None if inputs is None else subject.another(inputs, folder / "out")
+            self._moved[key] = moved.outputs if isinstance(moved, Ran) else None
+        outputs = self._moved[key]
+        if outputs is None:
+            return None
+        posed = reference._replace(sensitivity=outputs, known={})
+        return fairly(buffer_accuracy, a, name, ran, posed, self._policy)
+
+    def _free_order(self, subject: Subject, reference: Reference) -> frozenset[int]:
+        """Buffers whose elements the author's threads leave in another order when they run in
+        another one."""
+        workload = subject.oracle.workload
+        key = workload.id, reference.kind
+        if key not in self._free:
+            again: Ran | Misbehaved | None = None
+            if subject.another is not None and workload.size_bytes <= MOST_POSED_BYTES:
+                folder = self._folder / workload.id / f"order_{reference.kind}"
+                again = subject.another(reference.inputs, folder)
+            free = set()
+            written = [a for a in workload.allocations if a.role != "in"]
+            for a in written if isinstance(again, Ran) else ():
+                assert isinstance(again, Ran)
+                one, two = reference.outputs[a.index], again.outputs[a.index]
+                if not same_contents(one, two) and same_rows(a, one, two):
+                    free.add(a.index)
+            self._free[key] = frozenset(free)
+        return self._free[key]
 
     def _by_own_spread(
         self, subject: Subject, a: Allocation, ran: Ran, reference: Reference, one: BufferAccuracy
@@ -368,6 +432,31 @@ def fairly(
     problem = "the author's own result is not as near to it as it must be"
     plain = reference._replace(wide_outputs=None, wide_problem=problem, known={})
     return accuracy(a, name, ran, plain, policy)
+
+
+def in_any_order(
+    a: Allocation, name: str, ran: Ran, reference: Reference, policy: Policy
+) -> BufferAccuracy:
+    """Whether a buffer holds the author's elements, or structures, in some order."""
+    columns = [
+        (sides_of(view, ran, reference), view.element, view.named(name)) for view in views(a)
+    ]
+    if len(columns) > 1:
+        rows = same_as_rows(columns, policy)
+        return next((one for one in rows if not one.passed), rows[0])
+    return same_as_sets(*columns[0], policy)
+
+
+def same_rows(a: Allocation, one: str, two: str) -> bool:
+    """Whether two files hold the same elements, or structures, byte by byte, in any order."""
+    width = a.structure_bytes or ELEMENT_BYTES[a.element]
+
+    def in_order(path: str) -> Array:
+        raw = read_array(path, "u8")
+        rows = np.ascontiguousarray(raw[: raw.size // width * width])
+        return np.sort(rows.view(f"S{width}"))
+
+    return bool(np.array_equal(in_order(one), in_order(two)))
 
 
 def _name(subject: Subject) -> str:

@@ -11,17 +11,19 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 from cudaops.cuda.devices import device
 from cudaops.domain.base import Record
 from cudaops.domain.evaluation import Evaluation
-from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved
+from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Ran
 from cudaops.domain.judge import is_left_open, weighted_speedup
 from cudaops.domain.judgement import Comparison, Gate, GateName, Qualification
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Say
 from cudaops.domain.workload import Workload
+from cudaops.executors.base import InputSet, Trial
 from cudaops.gates.clocks import clocks_gate, is_disturbed
 from cudaops.gates.compile import compile_gate
 from cudaops.gates.correctness import Subject, Verifier
@@ -34,6 +36,7 @@ from cudaops.gates.preprocessed import preprocessed_gate
 from cudaops.gates.qualification import qualification_of
 from cudaops.gates.reference import reference_gate
 from cudaops.gates.timed_outputs import timed_outputs_gate
+from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
 
@@ -219,6 +222,7 @@ class Evaluating:
                 bench.oracle(workload, partial(self._say_of, workload)),
                 None if bench.models_time else partial(bench.run_author, workload),
                 partial(bench.run_author, workload, check="full"),
+                partial(_in_another_order, bench, workload),
             )
             for workload, one in zip(served, compiled, strict=True)
             if workload in wanted
@@ -291,6 +295,18 @@ class Evaluating:
         self.failure = how
         seconds = time.monotonic() - started
         return self._add(Gate(name=name, passed=False, summary=how.placed, seconds=seconds))
+
+
+def _in_another_order(
+    bench: Workbench, workload: Workload, inputs: InputSet, folder: Path
+) -> Ran | Misbehaved:
+    """The author's kernel with the last thread first; on a GPU once more."""
+    trial = Trial(workload, baseline_plan(workload), inputs)
+    limit = bench.timeout_s
+    return bench.executor.run_trials(
+        bench.compiled_baseline(workload), [trial], folder,
+        last_first=True, limit_s=limit, timeout_s=limit,
+    )[0].outcome  # fmt: skip
 
 
 def _is_clear(

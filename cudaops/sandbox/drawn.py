@@ -22,14 +22,14 @@ from cudaops.executors.arrays import (
     round_wide_doubles,
     write_array,
 )
-from cudaops.executors.base import Branches, Check, Executor, Trial, Tried
+from cudaops.executors.base import Branches, Check, Executor, InputSet, Trial, Tried
 from cudaops.executors.compare import distance, non_finite_share, same_contents
 from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject, number_of, numbers_in
 from cudaops.sandbox.inputs import can_widen, pad_tail, widen, widened_arguments
-from cudaops.sandbox.oracle import Baseline, Reference
+from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.shapes import ShapeFinder
 
 SAME_L2 = 1e-5
@@ -45,10 +45,11 @@ LIMIT_S = 4.0
 none of its domain."""
 ALL_S = 120.0
 """Of all launches of a batch: a batch takes some seconds."""
-ROUNDOFF_MOVES = 2
+ROUNDOFF_MOVES = 3
 """Runs of the author's kernel on inputs moved by one roundoff: how well the problem is posed."""
 ROUNDS = 2
 """Further rounds of draws while a branch of the author's kernel is not reached."""
+UNRELATED = "on captured contents the widened kernel computes something else"
 UNSETTLED = "another order of threads, or another background, gives another result"
 
 
@@ -117,15 +118,23 @@ class DomainBuilder:
         """All of it. What the author's kernel does not bear is left out."""
         finder = ShapeFinder(
             self._executor, self._baseline.plain, self._subject.facts, self._folder,
-            self._drawing.passed,
+            self._drawing.changing,
         )  # fmt: skip
         shapes = finder.shapes(self._subject.workload)
         if not shapes:
             return Domain((), problem="the author's kernel does not run under the checker")
         self._accesses = max(s.accesses for s in shapes)
         small = min(shapes, key=lambda s: s.accesses)
-        found = self._borne(self._drawing.probes(small))
+        captured = [self._drawing.draw(s) for s in shapes]
+        found = self._borne(captured)
+        self._own_habits = frozenset(h for one in found for h in one.habits)
+        found += self._borne(self._drawing.probes(small))
         self._drawing.learn([one.draw for one in found])
+        for shape in shapes:
+            if shape is not small:
+                more = self._borne(self._drawing.probes(shape, unknown=True))
+                self._drawing.learn([one.draw for one in more])
+                found += more
         draws = [draw for shape in shapes for draw in self._drawing.combined(shape)]
         found += self._borne([*draws, *self._drawing.launches(shapes)])
         branches = self._branches(found)
@@ -175,8 +184,6 @@ class DomainBuilder:
         self._tried += len(made)
         first = self._ran([trial for trial, _ in made], batch / "first", check="full")
         good: list[tuple[int, Ran]] = []
-        if self._own_habits is None:
-            self._own_habits = _habits(first[0].outcome)
         for n, tried in enumerate(first):
             fault = _fault(tried.outcome, self._own_habits)
             if fault is None and isinstance(tried.outcome, Ran):
@@ -244,6 +251,10 @@ class DomainBuilder:
             return
         batch = self._folder / f"batch-{next(self._batches)}"
         wide = self._widened(found, batch)
+        if any(
+            self._is_unrelated(one, outputs) for one, (outputs, _) in zip(found, wide, strict=True)
+        ):
+            wide = [(None, UNRELATED)] * len(found)
         moved = [self._moved(found, batch / f"moved_{n}") for n in range(ROUNDOFF_MOVES)]
         for n, one in enumerate(found):
             outputs, problem = wide[n]
@@ -261,19 +272,33 @@ class DomainBuilder:
                 tuple(m[n] for m in moved if m[n]), one.order_free,
             )  # fmt: skip
 
+    def _is_unrelated(self, one: _Borne, wide: dict[int, str] | None) -> bool:
+        """Whether the widened kernel computes something else on captured contents already, as where
+        floats are read as bits."""
+        if wide is None or one.draw.changes:
+            return False
+        for view in floating_views(one.trial.workload):
+            if view.index in wide:
+                own = distance(
+                    view.stored(one.ran.outputs[view.index]), view.stored_widened(wide[view.index])
+                )
+                if not own.relative_l2 <= MAX_OWN_ERROR:
+                    return True
+        return False
+
     def _widened(
         self, found: Sequence[_Borne], folder: Path
     ) -> list[tuple[dict[int, str] | None, str | None]]:
         """Results of the widened kernel; without them, why there are none."""
         widened, problem = self._baseline.widened, self._baseline.wide_problem
         doubles = widened is not None and widened.unit.wide_doubles
-        kept = list(
-            dict.fromkeys(
-                view.index
-                for view in floating_views(self._subject.workload)
-                if view.allocation.role != "in" and (doubles or view.element != "f64")
-            )
+        written = [a for a in self._subject.workload.allocations if a.role != "in"]
+        wider = any(
+            view.element in FLOATING and (doubles or view.element != "f64")
+            for a in self._subject.workload.allocations
+            for view in views(a)
         )
+        kept = [a.index for a in written] if wider else []
         can = can_widen(self._subject.workload, wide_doubles=doubles)
         if not can:
             problem = "a buffer or argument is a structure, whose widened layout is unknown"
@@ -297,7 +322,7 @@ class DomainBuilder:
                 results.append((None, f"the widened kernel failed: {tried.outcome.message}"))
                 continue
             outputs = {i: tried.outcome.outputs[i] for i in kept}
-            _round_and_settle(one, outputs)
+            _round_and_settle(one, outputs, doubles=doubles)
             results.append((outputs, problem))
         return results
 
@@ -306,17 +331,9 @@ class DomainBuilder:
         those that are exact."""
         trials, places = [], []
         for n, one in enumerate(found):
-            contents = dict(one.trial.inputs.contents)
-            for a in one.trial.workload.allocations:
-                floating = any(view.element in FLOATING for view in views(a))
-                if not floating or a.index in one.trial.inputs.poison:
-                    continue
-                path = folder / f"in_{n:03d}" / f"a{a.index}.bin"
-                path.parent.mkdir(parents=True, exist_ok=True)
-                self._write_moved(path, Path(contents[a.index]), a)
-                contents[a.index] = str(path)
-            if contents != one.trial.inputs.contents and not one.draw.exact:
-                inputs = one.trial.inputs.model_copy(update={"contents": contents})
+            where = folder / f"in_{n:03d}"
+            inputs = moved_inputs(one.trial, where, self._drawing.random)
+            if inputs is not None and not one.draw.exact:
                 trials.append(one.trial._replace(inputs=inputs))
                 places.append(n)
         results: list[dict[int, str]] = [{} for _ in found]
@@ -326,18 +343,36 @@ class DomainBuilder:
                 results[n] = tried.outcome.outputs
         return results
 
-    def _write_moved(self, path: Path, source: Path, a: Allocation) -> None:
-        def moved(field: Field, values: Array) -> Array | None:
-            if field.element not in FLOATING:
-                return None
-            return one_roundoff(values, field.element, self._drawing.random)
 
-        if a.fields:
-            draw_fields(path, source, a, moved)
-            return
-        values = one_roundoff(read_array(source, a.element), a.element, self._drawing.random)
-        write_array(path, values, a.element)
-        pad_tail(path, source, a.size_bytes)
+def moved_inputs(trial: Trial, folder: Path, generator: np.random.Generator) -> InputSet | None:
+    """The same inputs with every floating value one roundoff up or down, written under `folder`;
+    None where there are none."""
+    contents = dict(trial.inputs.contents)
+    for a in trial.workload.allocations:
+        floating = any(view.element in FLOATING for view in views(a))
+        if not floating or a.index in trial.inputs.poison:
+            continue
+        path = folder / f"a{a.index}.bin"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _write_moved(path, Path(contents[a.index]), a, generator)
+        contents[a.index] = str(path)
+    if contents == trial.inputs.contents:
+        return None
+    return trial.inputs.model_copy(update={"contents": contents})
+
+
+def _write_moved(path: Path, source: Path, a: Allocation, generator: np.random.Generator) -> None:
+    def moved(field: Field, values: Array) -> Array | None:
+        if field.element not in FLOATING:
+            return None
+        return one_roundoff(values, field.element, generator)
+
+    if a.fields:
+        draw_fields(path, source, a, moved)
+        return
+    values = one_roundoff(read_array(source, a.element), a.element, generator)
+    write_array(path, values, a.element)
+    pad_tail(path, source, a.size_bytes)
 
 
 def one_roundoff(values: Array, element: Element, generator: np.random.Generator) -> Array:
@@ -359,16 +394,16 @@ def _only(draw: Draw) -> str:
     return names[0] if len(names) == 1 else ""
 
 
-def _fault(outcome: Ran | Misbehaved, own: frozenset[str]) -> Misbehaved | None:
+def _fault(outcome: Ran | Misbehaved, own: frozenset[str] | None) -> Misbehaved | None:
     """What the checker saw that is more than a habit; a race is one where the author's kernel has
-    it on captured contents as well."""
+    it on captured contents (`own`; None: these are they)."""
     if isinstance(outcome, Misbehaved):
         return outcome
     return next(
         (
             w
             for w in outcome.warnings
-            if not w.habit or (w.what == "global_race" and w.habit not in own)
+            if not w.habit or (w.what == "global_race" and own is not None and w.habit not in own)
         ),
         None,
     )
@@ -429,17 +464,17 @@ def _is_fill(values: Array, background: int, element: Element) -> Array:
     return found
 
 
-def _round_and_settle(one: _Borne, outputs: Mapping[int, str]) -> None:
+def _round_and_settle(one: _Borne, outputs: Mapping[int, str], *, doubles: bool) -> None:
     """Places that the author's kernel left unwritten are as it left them."""
     for a in one.trial.workload.allocations:
-        if a.index not in outputs:
+        if a.index not in outputs or a.element not in FLOATING:
             continue
-        if a.element == "f64":
+        if a.element == "f64" and doubles:
             round_wide_doubles(Path(outputs[a.index]))
-        if a.index in one.trial.inputs.poison and not a.fields:
+        if a.index in one.trial.inputs.poison and (doubles or a.element != "f64"):
             plain = read_array(one.ran.outputs[a.index], a.element)
             left = _is_fill(plain, 0, a.element)
             if left.any():
-                doubles = np.memmap(outputs[a.index], np.float64, "r+", shape=plain.shape)
-                doubles[left] = plain[left]
-                doubles.flush()
+                wide = np.memmap(outputs[a.index], np.float64, "r+", shape=plain.shape)
+                wide[left] = plain[left]
+                wide.flush()

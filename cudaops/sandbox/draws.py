@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from cudaops.domain.execution import RecordedLaunch
+from cudaops.domain.execution import LaunchNumbers
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
     FLOATING,
@@ -110,8 +110,8 @@ class Subject(NamedTuple):
     program: Program
     kernel: Kernel
     facts: KernelFacts | None
-    recorded: tuple[RecordedLaunch, ...]
-    """Launches of this kernel, each configuration once."""
+    launches: tuple[LaunchNumbers, ...]
+    """The program's, of this kernel, each configuration once."""
 
 
 _NUMBER = re.compile(
@@ -119,7 +119,7 @@ _NUMBER = re.compile(
 )
 _ASKS_NAN = re.compile(r"\b(?:__)?isn(?:an|umber)|\bisfinite\b|\b(\w+)\s*!=\s*\1\b")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_MOST_NUMBERS = 48
+_MOST_NUMBERS = 64
 
 
 def numbers_in(text: str) -> tuple[float, ...]:
@@ -147,11 +147,18 @@ class Drawing:
             for a in subject.workload.arguments
             if isinstance(a, ScalarArgument)
             and a.element not in FLOATING
-            and len(self._passed_values(a.name)) > 1
+            and _are_steps(self._passed_values(a.name))
         )
-        """Integer arguments that the program changes from launch to launch: its own values are
-        taken, and no others."""
-        self.numbers = numbers_in(subject.kernel.text)
+        """Integer arguments that step through powers of two from launch to launch: the program's
+        own values are taken, and no others, since they stand for a place in an algorithm."""
+        self.changing = frozenset(
+            a.name
+            for a in subject.workload.arguments
+            if isinstance(a, ScalarArgument) and len(self._passed_values(a.name)) > 1
+        )
+        """Arguments that the program changes at all: none of them is a size."""
+        texts = [f.text for f in subject.program.files if f.path == subject.kernel.file]
+        self.numbers = numbers_in("\n".join([subject.kernel.text, *texts]))
         self._asks_nan = asks_for_nan(subject.kernel.text)
         self.ways: dict[str, list[Way]] = {}
         """Of contents that the author's kernel bears, by item."""
@@ -185,10 +192,12 @@ class Drawing:
                 items.append(Item(state.name, "variable", element, state=state))
         return items
 
-    def probes(self, shape: Shape) -> list[Draw]:
-        """One thing at a time."""
+    def probes(self, shape: Shape, *, unknown: bool = False) -> list[Draw]:
+        """One thing at a time; `unknown`: of those alone of which nothing else was borne."""
         probes = [self.draw(shape)]
         for item in self.items(shape.workload):
+            if unknown and (self.values if item.kind == "argument" else self.ways).get(item.name):
+                continue
             if item.kind == "argument":
                 values = self._other_values(shape, item)
                 probes += [self.draw(shape, values={item.name: value}) for value in values]
@@ -235,13 +244,7 @@ class Drawing:
         whole = next((s for s in shapes if s.is_captured and s.accesses <= EXPENSIVE), None)
         shape = whole or min(shapes, key=lambda s: s.accesses)
         sizes = [a.size_bytes for a in self.subject.workload.allocations]
-        alike = [
-            n
-            for n, one in enumerate(self.subject.recorded)
-            if one.callee == shape.workload.callee
-            and not one.problem
-            and [m.size_bytes for m in one.memory] == sizes
-        ]
+        alike = [n for n, one in enumerate(self.subject.launches) if list(one.sizes_bytes) == sizes]
         if len(alike) < 2:
             return []
         most = max(8, min(MOST_RECORDED, 2 * BUDGET // max(1, shape.accesses)))
@@ -251,7 +254,7 @@ class Drawing:
         items = [i for i in self.items(shape.workload) if self.ways.get(i.name)]
         draws = []
         for number in alike:
-            values = {} if whole else self._numbers_of(self.subject.recorded[number])
+            values = {} if whole else self._passed_by(self.subject.launches[number])
             ways = {
                 i.name: self.ways[i.name][self.random.integers(len(self.ways[i.name]))]
                 for i in items
@@ -261,12 +264,8 @@ class Drawing:
             draws.append(self.draw(shape, ways, values, recorded=at))
         return draws
 
-    def _numbers_of(self, launch: RecordedLaunch) -> dict[str, int | float]:
-        return {
-            a.name: a.value
-            for a in launch.arguments
-            if isinstance(a, ScalarArgument) and a.name in self.passed
-        }
+    def _passed_by(self, launch: LaunchNumbers) -> dict[str, int | float]:
+        return {name: value for name, value in launch.numbers.items() if name in self.changing}
 
     def about(self, shape: Shape, numbers: tuple[float, ...]) -> list[Draw]:
         """Values about these numbers, in one thing at a time and in all of them."""
@@ -309,7 +308,7 @@ class Drawing:
         if remembers:
             workload = _remembering(workload)
         if draw.recorded is not None:
-            workload = _as_recorded(workload, self.subject.recorded[draw.recorded])
+            workload = _as_launched(workload, self.subject.launches[draw.recorded])
         workload = with_numbers(workload, draw.values)
         inputs = standing(workload, background)
         contents, states = dict(inputs.contents), {g.name: g for g in workload.globals}
@@ -366,12 +365,7 @@ class Drawing:
         return tuple(told)
 
     def _passed_values(self, name: str) -> set[int | float]:
-        return {
-            a.value
-            for launch in self.subject.recorded
-            for a in launch.arguments
-            if isinstance(a, ScalarArgument) and a.name == name
-        }
+        return {one.numbers[name] for one in self.subject.launches if name in one.numbers}
 
     def _other_values(self, shape: Shape, item: Item) -> list[int | float]:
         """For one argument."""
@@ -384,7 +378,8 @@ class Drawing:
         else:
             v = int(value)
             known = [v - 1, v + 1, v // 2, 1, 0, 2, 3, 7, -1, v - v // 3, 2 * v]
-        known = [*known, *_near(item, self.numbers)][:20]
+            known += [2**31 - 1, 2**33 + 5, 2**30, -(2**31), 2**32 - 2]
+        known = [*known, *_near(item, self.numbers)][:26]
         least, most = LIMITS.get(item.element, (-np.inf, np.inf))
         return [v for v in dict.fromkeys(known) if v != value and least <= v <= most]
 
@@ -456,13 +451,18 @@ def _remembering(workload: Workload) -> Workload:
     return workload.model_copy(update={"allocations": allocations})
 
 
-def _as_recorded(workload: Workload, launch: RecordedLaunch) -> Workload:
+def _as_launched(workload: Workload, launch: LaunchNumbers) -> Workload:
     """The launch with the geometry and numbers of another one of the program."""
-    values = {a.name: a.value for a in launch.arguments if isinstance(a, ScalarArgument)}
     update = {
         "grid": launch.grid, "block": launch.block, "dynamic_smem_bytes": launch.dynamic_smem_bytes,
     }  # fmt: skip
-    return with_scalars(workload, values).model_copy(update=update)
+    return with_scalars(workload, launch.numbers).model_copy(update=update)
+
+
+def _are_steps(values: set[int | float]) -> bool:
+    """Whether they are several different powers of two."""
+    whole = {int(v) for v in values if v > 0}
+    return len(whole) > 2 and all(v & (v - 1) == 0 for v in whole)
 
 
 def _ascends(values: Array) -> bool:

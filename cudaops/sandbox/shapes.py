@@ -95,12 +95,29 @@ class ShapeFinder:
                 ),
                 None,
             )
+            if made is not None and style == "odd":
+                made = self._with_fewer_blocks(workload, made)
             if made is not None and all(made.workload.shape != s.workload.shape for s in found):
                 found.append(made)
         whole = self._tried(workload, workload, "as captured", whole=True)
+        if whole is not None and not found:
+            fewer = self._with_fewer_blocks(workload, whole)
+            found += [fewer] if fewer is not whole else []
         if whole is not None and (whole.accesses <= EXPENSIVE or not found):
             found.append(whole)
         return tuple(found)
+
+    def _with_fewer_blocks(self, captured: Workload, shape: Shape) -> Shape:
+        """The same with a part of the captured grid, where a block more leaves the buffers: then it
+        is the grid that says how much there is."""
+        g = shape.workload.grid
+        fewer = Dim3(x=_fewer(g.x), y=_fewer(g.y), z=_fewer(g.z))
+        if g != captured.grid or fewer == g:
+            return shape
+        smaller = shape.workload.model_copy(update={"grid": fewer})
+        what = f"grid {fewer.x} x {fewer.y} x {fewer.z}"
+        what = what if shape.is_captured else f"{shape.what}, {what}"
+        return self._tried(captured, smaller, what) or shape
 
     def _smaller(self, workload: Workload, style: str) -> Iterator[tuple[Workload, str]]:
         """Launches to try, the most different first."""
@@ -121,13 +138,6 @@ class ShapeFinder:
                 yield smaller.model_copy(update={"grid": grid}), what
             if workload.grid.volume * workload.block.volume <= MOST_THREADS:
                 yield smaller, what
-        if style == "odd" and not sizes and workload.grid.volume > 4:
-            g = workload.grid
-            fewer = Dim3(x=_fewer(g.x), y=_fewer(g.y), z=_fewer(g.z))
-            yield (
-                workload.model_copy(update={"grid": fewer}),
-                f"grid {fewer.x} x {fewer.y} x {fewer.z}",
-            )
 
     def _tried(
         self, captured: Workload, workload: Workload, what: str, *, whole: bool = False
@@ -318,4 +328,7 @@ def _per_block(threads: int, volume: int) -> list[int]:
 
 
 def _fewer(extent: int) -> int:
-    return extent if extent < 4 else max(3, min(extent - 1, 61) | 1)
+    """A part of an extent that keeps what a power of two is to its author."""
+    if extent < 4:
+        return extent
+    return min(extent // 2, 64) if extent & (extent - 1) == 0 else max(3, min(extent - 1, 61) | 1)

@@ -17,23 +17,23 @@ from cudaops.executors.arrays import Array
 
 Way = Literal[
     "captured", "touched", "permuted", "reversed", "resampled", "between", "ties", "least", "most",
-    "flags", "ascending", "steps", "small", "both_signs", "any", "near",
+    "flags", "sparse", "mixed", "ascending", "steps", "small", "both_signs", "any", "near",
     "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros", "one_large",
-    "offset", "scaled", "infinite", "not_a_number",
+    "offset", "scaled", "infinite", "not_a_number", "huge", "nothing",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
 INTEGER_WAYS: tuple[Way, ...] = (
-    "permuted", "between", "ties", "touched", "steps", "flags", "small", "any", "both_signs",
-    "ascending", "resampled", "reversed", "least", "most", "near",
+    "permuted", "between", "ties", "touched", "sparse", "steps", "flags", "small", "any",
+    "both_signs", "mixed", "ascending", "resampled", "reversed", "least", "most", "near",
 )  # fmt: skip
 """Those of integers, in order of what they show."""
 FLOAT_WAYS: tuple[Way, ...] = (
     "signed", "magnitudes", "positive", "integers", "near", "ties", "zeros", "one_large", "offset",
-    "permuted", "ascending", "equal", "scaled", "widest", "infinite",
+    "permuted", "ascending", "equal", "scaled", "widest", "huge", "nothing", "infinite",
 )  # fmt: skip
 """Those of floating values, likewise."""
-EXACT_WAYS: frozenset[Way] = frozenset({"integers", "ties", "equal"})
+EXACT_WAYS: frozenset[Way] = frozenset({"integers", "ties", "equal", "nothing"})
 """Small integers: arithmetic on them is exact, and so is the rule for ties."""
 
 FEW_VALUES = 3
@@ -144,6 +144,18 @@ def integers(
         close = [int(n) + d for n in numbers for d in (-1, 0, 1) if n == int(n)]
         close = [n for n in close if least <= n <= most] or [low]
         return generator.choice(np.array(close, dtype=values.dtype), count)
+    if way == "mixed":
+        sources = [generator.choice(values, count), draw(low, high), draw(least, most)]
+        sources += [draw(max(least, low - 4), min(most, high + 4))]
+        result: Array = np.choose(generator.integers(0, len(sources), count), sources)
+        return result
+    if way == "sparse":
+        told = [int(n) for n in numbers if n == int(n) and least <= n <= most]
+        special = np.array([*told, least, most, low, high, most - 1], dtype=values.dtype)
+        changed = values.copy()
+        places = generator.random(count) < 1.0 / TOUCHED
+        changed[places] = generator.choice(special, int(places.sum()))
+        return changed
     drawn = draw(least, most)
     extremes = np.array([least, most, 0, 1, max(least, -1), most - 1], dtype=values.dtype)
     places = generator.random(count) < 0.25
@@ -190,6 +202,12 @@ def floats(
         return normal
     if way == "offset":
         return normal + OFFSET if element in ("f32", "f64") else normal + 16.0
+    if way == "nothing":
+        return np.zeros(count)
+    if way == "huge":
+        reach = LARGEST_EXPONENT[element]
+        large = np.exp2(generator.uniform(reach - 5, reach, count))
+        return np.where(generator.random(count) < 0.5, large, -large)
     if way in ("magnitudes", "widest"):
         reach = ORDINARY[element]
         if way == "widest":

@@ -30,6 +30,7 @@ from cudaops.executors.capture.report import (
     launch_counts,
     least_needed,
     names_of,
+    other_launches,
     recorded,
     unseen,
 )
@@ -176,6 +177,7 @@ class Recording:
             seconds=ran.done.seconds,
             kernel_ms=kernel_ms(ran.done.stderr),
             recorded=self._recorded_launches(ran.report, source, folder),
+            others=() if known.template_parameters else other_launches(ran.report, known),
             cut=tuple(names_of(ran.report, "cut")),
             alike=reader.alike,
             stopped=bool(ran.report.all("stopped")),

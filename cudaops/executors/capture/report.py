@@ -14,7 +14,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple, cast, get_args
 
-from cudaops.domain.execution import LaunchCount
+from cudaops.domain.base import Dim3
+from cudaops.domain.execution import LaunchCount, LaunchNumbers
 from cudaops.domain.options import WarmUps
 from cudaops.domain.program import FOREIGN_SITES, Kernel, Program
 from cudaops.domain.workload import (
@@ -367,6 +368,34 @@ def _configuration(
 def _type_in(written: str) -> str:
     """The type that `__PRETTY_FUNCTION__` of a template with the parameter T names."""
     return written.partition("T =")[2].strip().removesuffix("]").strip()
+
+
+def other_launches(report: Report, kernel: Kernel) -> tuple[LaunchNumbers, ...]:
+    """Configurations of a kernel whose contents were not kept, each once. Raises Malformed."""
+    found: dict[str, LaunchNumbers] = {}
+    for line in report.all("also"):
+        name, gx, gy, gz, bx, by, bz, smem, sizes, numbers = _exactly("also", line, 10)
+        if name != kernel.name:
+            continue
+        extents = zip((gx, gy, gz, bx, by, bz), (*_GRID, *_BLOCK), strict=True)
+        x, y, z, *block = (_whole("also", text, 1, most) for text, most in extents)
+        values: dict[str, int | float] = {}
+        for one in filter(None, numbers.split(";")):
+            position, *scalar = one.split(":")
+            at = _whole("also", position, 0, len(kernel.parameters) - 1)
+            argument = _scalar(kernel.parameters[at].name, scalar)
+            if isinstance(argument, ScalarArgument):
+                values[argument.name] = argument.value
+        found["\t".join(line)] = LaunchNumbers(
+            grid=Dim3(x=x, y=y, z=z),
+            block=Dim3(x=block[0], y=block[1], z=block[2]),
+            dynamic_smem_bytes=_whole("also", smem, 0, _MOST_SHARED_BYTES),
+            sizes_bytes=tuple(
+                _whole("also", size, 0, MOST_BYTES) for size in filter(None, sizes.split(","))
+            ),
+            numbers=values,
+        )
+    return tuple(found.values())
 
 
 def _hex(raw: str) -> str:

@@ -44,9 +44,9 @@ MOST_MESSAGE = 4096
 """Characters; as long as a line of the runtime's own."""
 _MOST_FIELDS = 16
 _VERBS = frozenset(
-    b"accesses after arg before began config count cut end fault field full gafter gbefore graph"
-    b" host image ktimed lacks limit needs ok other overdue paused reached refused stopped symbol"
-    b" timed unfollowed unordered unseen usage warn".split()
+    b"accesses after also arg before began config count cut end fault field full gafter gbefore"
+    b" graph host image ktimed lacks limit needs ok other overdue paused reached refused stopped"
+    b" symbol timed unfollowed unordered unseen usage warn".split()
 )
 _REPEATED = (b"full", b"refused")
 """Written at every launch, in the same words."""

@@ -43,6 +43,7 @@ struct Configuration {
   double seconds = 0;  // of launches that ran, scaled to all of their blocks
   double spent = 0;    // really
   bool recorded = false;
+  std::string also;    // geometry, sizes of what it reaches, numbers: for `also` lines
   TimedLaunches timed;
 };
 
@@ -195,6 +196,8 @@ class ProgramRecorder : public Recorder {
     for (auto& [key, c] : configurations_)
       report("usage\t%d\t%lu\t%.9g\t%d\t%lu\t%lu", c.id, c.launches,
              c.ran ? c.seconds / (double)c.ran * (double)c.launches : 0.0, (int)c.recorded, c.first, c.followed);
+    for (auto& [key, c] : configurations_)
+      if (!c.recorded && !c.also.empty()) report("also\t%s\t%s", c.kernel.c_str(), c.also.c_str());
     for (auto& [key, c] : configurations_) {
       unsigned long timed = c.timed.count();
       if (c.recorded) report("timed\t%d\t%lu", c.id, timed);
@@ -213,6 +216,7 @@ class ProgramRecorder : public Recorder {
 
  private:
   static constexpr int most_recorded = 8;  // configurations of one kernel
+  static constexpr size_t most_also = 2048;
 
   static constexpr double never = 1e300;
 
@@ -278,8 +282,33 @@ class ProgramRecorder : public Recorder {
       c.id = (int)configurations_.size() - 1;
       c.kernel = call.kernel;
       c.threads = (unsigned long long)call.grid.x * call.grid.y * call.grid.z * call.block.x * call.block.y * call.block.z;
+      if (configurations_.size() <= most_also) c.also = numbers_of(call);
     }
     return c;
+  }
+
+  // What is told of a launch whose contents are not kept.
+  std::string numbers_of(const Call& call) {
+    char head[160];
+    snprintf(head, sizeof head, "%u\t%u\t%u\t%u\t%u\t%u\t%zu\t", call.grid.x, call.grid.y, call.grid.z, call.block.x,
+             call.block.y, call.block.z, call.shared_bytes);
+    std::string text = head;
+    for (const Allocation* a : reach(call)) text += std::to_string(a->size) + ",";
+    text += "\t";
+    for (int i = 0; i < call.count; ++i)
+      if (call.types[i].kind == ArgumentKind::Scalar)
+        text += std::to_string(i) + ":" + call.types[i].element + ":" + hex_of(call.values[i], call.types[i].size) + ";";
+    return text;
+  }
+
+  static std::string hex_of(const void* value, unsigned size) {
+    std::string hex;
+    for (unsigned k = 0; k < size; ++k) {
+      char two[3];
+      snprintf(two, sizeof two, "%02x", ((const unsigned char*)value)[k]);
+      hex += two;
+    }
+    return hex;
   }
 
   bool wants(const Call& call, Configuration& c) {
@@ -364,13 +393,7 @@ class ProgramRecorder : public Recorder {
       return report("arg\t%d\t%d\tpointer\t%s\t%d\t%ld\t%lld", id, i, type.element, (int)type.pointee_const, (long)at,
                     (long long)p - (long long)a->begin);
     }
-    std::string hex;
-    auto* bytes = static_cast<const unsigned char*>(value);
-    for (unsigned k = 0; k < type.size; ++k) {
-      char two[3];
-      snprintf(two, sizeof two, "%02x", bytes[k]);
-      hex += two;
-    }
+    std::string hex = hex_of(value, type.size);
     if (type.kind == ArgumentKind::Scalar) return report("arg\t%d\t%d\tscalar\t%s\t%s", id, i, type.element, hex.c_str());
     report("arg\t%d\t%d\topaque\t%s\t%s", id, i, type.written(), hex.c_str());
     for (const Field& field : addresses_in(type, value)) {

@@ -86,6 +86,7 @@ struct Configuration {
   double timed = 0, timed_alone = 0;  // launches that the timed ones stand for
   double seconds = 0, seconds_alone = 0;
   bool recorded = false;
+  std::string also;  // geometry, sizes of what it reaches, numbers: for `also` lines
   cudaops::TimedLaunches counted;
 
   // Every launch at first, then about one in `stride`: a few hundred for each doubling. By chance, so
@@ -347,6 +348,7 @@ class Recorder {
 
  private:
   static constexpr size_t most_recorded = 8;  // configurations of one kernel
+  static constexpr size_t most_also = 2048;
   static constexpr int asked_again = 64;      // launches of one kind, before its memory is looked up anew
   static constexpr int most_refusals = 100;   // that are reported
 
@@ -436,6 +438,8 @@ class Recorder {
       if (c.recorded)  // of the others nobody asks
         lines += line("usage\t%d\t%lu\t%.9g\t1\t%lu\t%lu", c.id, c.launches, c.estimate(), c.first, c.followed) +
                  line("timed\t%d\t%lu", c.id, counted);
+      else if (!c.also.empty())
+        lines += "also\t" + c.kernel->name + "\t" + c.also + "\n";
     }
     for (auto& [name, kernel] : kernels_) {
       if (!kernel.launches) continue;
@@ -465,8 +469,34 @@ class Recorder {
       c.kernel = &kernels_[call.kernel];
       c.kernel->name = call.kernel;
       c.threads = (unsigned long long)g.grid.x * g.grid.y * g.grid.z * g.block.x * g.block.y * g.block.z;
+      if (configurations_.size() <= most_also) c.also = numbers_of(call, reach);
     }
     return c;
+  }
+
+  // What is told of a launch whose contents are not kept.
+  static std::string numbers_of(const Call& call, const Reach& reach) {
+    const Geometry& g = call.geometry;
+    std::string text;
+    for (size_t n : {(size_t)g.grid.x, (size_t)g.grid.y, (size_t)g.grid.z, (size_t)g.block.x, (size_t)g.block.y,
+                     (size_t)g.block.z, (size_t)g.shared_bytes})
+      text += std::to_string(n) + "\t";
+    for (const Range& range : reach.distinct) text += std::to_string(range.size) + ",";
+    text += "\t";
+    for (int i = 0; i < call.count; ++i)
+      if (call.types[i].kind == ArgumentKind::Scalar)
+        text += std::to_string(i) + ":" + call.types[i].element + ":" + hex_of(call.values[i], call.types[i].size) + ";";
+    return text;
+  }
+
+  static std::string hex_of(const void* value, unsigned size) {
+    std::string hex;
+    for (unsigned k = 0; k < size; ++k) {
+      char two[3];
+      snprintf(two, sizeof two, "%02x", static_cast<const unsigned char*>(value)[k]);
+      hex += two;
+    }
+    return hex;
   }
 
   // A kernel's first configurations, and later ones that are clearly larger. One that had no room is
@@ -526,12 +556,7 @@ class Recorder {
     const ArgumentType& type = call.types[i];
     const void* value = call.values[i];
     if (type.kind == ArgumentKind::Pointer) return describe_pointer(id, i, call, reach);
-    std::string hex;
-    for (unsigned k = 0; k < type.size; ++k) {
-      char two[3];
-      snprintf(two, sizeof two, "%02x", static_cast<const unsigned char*>(value)[k]);
-      hex += two;
-    }
+    std::string hex = hex_of(value, type.size);
     std::string place = "\t" + std::to_string(id) + "\t" + std::to_string(i);
     if (type.kind == ArgumentKind::Scalar) return "arg" + place + "\tscalar\t" + type.element + "\t" + hex + "\n";
     std::string lines = "arg" + place + "\topaque\t" + (type.written ? type.written() : type.element) + "\t" + hex + "\n";

@@ -1,0 +1,78 @@
+"""Where the author's own result is decided by the last bit of what goes in, nothing is asked.
+
+Two runs tell: the widened kernel, and the author's kernel on inputs moved by one roundoff. Where an
+element comes out altogether different (a branch that goes the other way, a sum that cancels, an
+overflow on the way), no rewrite can be held to one of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from cudaops.domain.execution import Ran
+from cudaops.domain.workload import FLOATING, Allocation
+from cudaops.executors.arrays import Array, write_array
+from cudaops.executors.fields import View, views, write_fields
+from cudaops.sandbox.oracle import MAX_OWN_ERROR, Reference
+from cudaops.sandbox.variations import SMALLEST_NORMAL
+
+
+def free_elements(view: View, reference: Reference, moved: Sequence[Mapping[int, str]]) -> Array:
+    """Elements of a buffer, or of a field, that the author's kernel itself does not settle: those
+    that are farther than MAX_OWN_ERROR of their own size from the widened run or from a run on
+    moved inputs, integers that differ at all. What the widened run has no number for is settled."""
+    base = _values(view, reference.outputs[view.index])
+    free = np.zeros(base.size, bool)
+    for other in moved:
+        if view.index in other:
+            free |= _is_another(view, base, _values(view, other[view.index]))
+    wide_path = (reference.wide_outputs or {}).get(view.index)
+    if wide_path is not None:
+        wide = view.stored_widened(wide_path)
+        wider: Array = wide.read(0, wide.size)
+        is_other = _is_another(view, base, wider)
+        free |= is_other & np.isfinite(wider) if view.element in FLOATING else is_other
+    return free
+
+
+def _values(view: View, path: str) -> Array:
+    held = view.stored(path)
+    return held.read(0, held.size)
+
+
+def _is_another(view: View, base: Array, other: Array) -> Array:
+    if view.element not in FLOATING:
+        return base != other
+    x, y = base.astype(np.float64), other.astype(np.float64)
+    with np.errstate(invalid="ignore", over="ignore"):
+        near = np.abs(x - y) <= MAX_OWN_ERROR * np.abs(y) + SMALLEST_NORMAL[view.element]
+        return ~(near | (x == y) | (np.isnan(x) & np.isnan(y)))
+
+
+def settled(
+    a: Allocation, ran: Ran, reference: Reference, moved: Sequence[Mapping[int, str]]
+) -> Ran:
+    """The run with the author's own values in the place of what is free; itself where nothing is
+    that differs."""
+    replaced: dict[str, Array] = {}
+    path = Path(ran.outputs[a.index])
+    for view in views(a):
+        result, base = _values(view, str(path)), _values(view, reference.outputs[a.index])
+        free = free_elements(view, reference, moved) & (result != base)
+        if not free.any():
+            continue
+        chosen = np.where(free, base, result)
+        if view.field is not None:
+            replaced[view.field.path] = chosen
+            continue
+        target = path.with_suffix(".settled")
+        write_array(target, chosen, view.element)
+        return ran.model_copy(update={"outputs": {**ran.outputs, a.index: str(target)}})
+    if not replaced:
+        return ran
+    target = path.with_suffix(".settled")
+    write_fields(target, path, a, replaced)
+    return ran.model_copy(update={"outputs": {**ran.outputs, a.index: str(target)}})
