@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from cudaops.domain.execution import Compiled, CompileFailed, Unit
 from cudaops.domain.judgement import Gate
 from cudaops.domain.options import Precision
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.workload import Element, Workload
 from cudaops.errors import EnvironmentFailure
 from cudaops.executors.base import Executor
 from cudaops.executors.cpu.build import BASELINE_ENTRY
@@ -39,6 +40,7 @@ from cudaops.executors.cuda.source import (
 )
 from cudaops.executors.cuda.symbols import Image, UnknownEntry, demangled, find_launchables
 from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version, require_nvcc
+from cudaops.executors.fields import floating_views
 from cudaops.executors.process import run_bounded
 from cudaops.gates.elf import (
     FUNCTION,
@@ -146,8 +148,19 @@ def _looks(bench: Workbench, compiled: Compiled) -> tuple[ObjectLook, ...]:
     baseline = bench.executor.compile(compiled.unit.model_copy(update={"rewrite": None}))
     if isinstance(baseline, CompileFailed):
         raise CannotLook(f"the baseline does not compile: {baseline.placed}")
-    executor, allowed = bench.executor, bench.policy.allow_precision
-    return tuple(looks_of(executor, compiled, baseline, bench.sm_arch, allowed))
+    allowed = bench.policy.allow_precision or _own_precision(bench.workloads)
+    return tuple(looks_of(bench.executor, compiled, baseline, bench.sm_arch, allowed))
+
+
+def _own_precision(workloads: Sequence[Workload]) -> Precision | None:
+    """The type of all floating numbers in memory, where it is one of 16 bits: arithmetic in it is
+    no less than what the author asks for, and results say how exact it is."""
+    elements = {view.element for w in workloads for view in floating_views(w)}
+    own: dict[frozenset[Element], Precision] = {
+        frozenset({"f16"}): "fp16",
+        frozenset({"bf16"}): "bf16",
+    }
+    return own.get(frozenset(elements))
 
 
 def looks_of(
@@ -199,7 +212,7 @@ def _gate(looks: tuple[ObjectLook, ...]) -> Gate:
     else:
         summary = "nothing runs by itself, keeps state or computes less exactly than the baseline"
     if allowed and not refused:
-        notices.append(f"{', '.join(allowed)}: allowed by --allow-precision")
+        notices.append(f"{', '.join(allowed)}: allowed by --allow-precision, or the buffers' own")
     numbers |= {"refused": float(len(refused)), "suspicious": float(len(suspicious))}
     return Gate(
         name="object",

@@ -45,11 +45,13 @@ def _values(view: View, path: str) -> Array:
 
 def _is_another(view: View, base: Array, other: Array) -> Array:
     if view.element not in FLOATING:
-        return base != other
+        differs: Array = base != other
+        return differs
     x, y = base.astype(np.float64), other.astype(np.float64)
     with np.errstate(invalid="ignore", over="ignore"):
         near = np.abs(x - y) <= MAX_OWN_ERROR * np.abs(y) + SMALLEST_NORMAL[view.element]
-        return ~(near | (x == y) | (np.isnan(x) & np.isnan(y)))
+        found: Array = ~(near | (x == y) | (np.isnan(x) & np.isnan(y)))
+    return found
 
 
 def settled(

@@ -8,7 +8,7 @@ background; and what it leaves must be the same.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from cudaops.domain.execution import Misbehaved, Ran
 from cudaops.domain.workload import FLOATING, Allocation, Element, Field, Workload
 from cudaops.executors.arrays import (
     Array,
+    filled,
     read_array,
     round_wide_doubles,
     write_array,
@@ -28,7 +29,7 @@ from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject, number_of, numbers_in
-from cudaops.sandbox.inputs import can_widen, pad_tail, widen, widened_arguments
+from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_arguments
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.shapes import ShapeFinder
 
@@ -322,7 +323,11 @@ class DomainBuilder:
                 results.append((None, f"the widened kernel failed: {tried.outcome.message}"))
                 continue
             outputs = {i: tried.outcome.outputs[i] for i in kept}
-            _round_and_settle(one, outputs, doubles=doubles)
+            for a in written:
+                if a.element == "f64" and doubles:
+                    round_wide_doubles(Path(outputs[a.index]))
+            settled = {a.index: outputs[a.index] for a in written if doubles or a.element != "f64"}
+            as_left(one.trial.workload, one.trial.inputs, one.ran.outputs, settled)
             results.append((outputs, problem))
         return results
 
@@ -456,25 +461,6 @@ def _settled(workload: Workload, first: Ran, second: Ran | Misbehaved) -> frozen
 
 
 def _is_fill(values: Array, background: int, element: Element) -> Array:
-    """Elements that are what filled the buffer. bf16 comes as float32."""
-    bytes_ = np.full(values.itemsize, BACKGROUNDS[background], np.uint8)
-    if element == "bf16":
-        bytes_[:2] = 0
-    found: Array = values == bytes_.view(values.dtype)[0]
+    """Elements that are what filled the buffer."""
+    found: Array = values == filled(BACKGROUNDS[background], 1, element).read(0, 1)[0]
     return found
-
-
-def _round_and_settle(one: _Borne, outputs: Mapping[int, str], *, doubles: bool) -> None:
-    """Places that the author's kernel left unwritten are as it left them."""
-    for a in one.trial.workload.allocations:
-        if a.index not in outputs or a.element not in FLOATING:
-            continue
-        if a.element == "f64" and doubles:
-            round_wide_doubles(Path(outputs[a.index]))
-        if a.index in one.trial.inputs.poison and (doubles or a.element != "f64"):
-            plain = read_array(one.ran.outputs[a.index], a.element)
-            left = _is_fill(plain, 0, a.element)
-            if left.any():
-                wide = np.memmap(outputs[a.index], np.float64, "r+", shape=plain.shape)
-                wide[left] = plain[left]
-                wide.flush()

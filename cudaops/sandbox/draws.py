@@ -31,7 +31,7 @@ from cudaops.executors.base import Trial
 from cudaops.executors.fields import field_values, replaced, value_in, views, write_fields
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.inputs import before_path, pad_tail
+from cudaops.sandbox.inputs import ascends, before_path, pad_tail, searched_tables
 from cudaops.sandbox.shapes import EXPENSIVE, Shape, standing, with_scalars
 from cudaops.sandbox.variations import EXACT_WAYS, LIMITS, Way, varied, ways_of
 
@@ -159,6 +159,7 @@ class Drawing:
         """Arguments that the program changes at all: none of them is a size."""
         texts = [f.text for f in subject.program.files if f.path == subject.kernel.file]
         self.numbers = numbers_in("\n".join([subject.kernel.text, *texts]))
+        self.tables = searched_tables(subject.workload, subject.facts)
         self._asks_nan = asks_for_nan(subject.kernel.text)
         self.ways: dict[str, list[Way]] = {}
         """Of contents that the author's kernel bears, by item."""
@@ -336,7 +337,7 @@ class Drawing:
                 allocation = next(a for a in workload.allocations if a.index == item.index)
                 pad_tail(path, before_path(workload, allocation), allocation.size_bytes)
                 contents[item.index] = str(path)
-                if self._is_table(item, old) and not _ascends(new):
+                if item.index in self.tables and not ascends(new):
                     broken.add(f"{item.name} ascends, as captured")
             else:
                 pad_tail(path, Path(workload.folder) / item.state.before, item.state.size_bytes)
@@ -382,14 +383,6 @@ class Drawing:
         known = [*known, *_near(item, self.numbers)][:26]
         least, most = LIMITS.get(item.element, (-np.inf, np.inf))
         return [v for v in dict.fromkeys(known) if v != value and least <= v <= most]
-
-    def _is_table(self, item: Item, captured: Array) -> bool:
-        """Whether the kernel searches it, and it is in order as captured: what a search gives in
-        any other is nothing that an author promises. The place that is read is what memory says."""
-        if self.subject.facts is None or captured.size < 8 or not _ascends(captured):
-            return False
-        touching = self.subject.facts.touching(item.name)
-        return any("memory" in a.depends or a.offset_bytes is None for a in touching)
 
 
 def contents_of(workload: Workload, item: Item) -> Array:
@@ -463,11 +456,6 @@ def _are_steps(values: set[int | float]) -> bool:
     """Whether they are several different powers of two."""
     whole = {int(v) for v in values if v > 0}
     return len(whole) > 2 and all(v & (v - 1) == 0 for v in whole)
-
-
-def _ascends(values: Array) -> bool:
-    with np.errstate(invalid="ignore"):
-        return bool(np.all(values[1:] >= values[:-1]) and values[0] < values[-1])
 
 
 _ELEMENTS: dict[str, Element] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -13,6 +13,7 @@ from cudaops.domain.workload import FLOATING, Allocation, Element, Field, Worklo
 from cudaops.executors.arrays import (
     Array,
     Values,
+    filled,
     in_memory,
     read_array,
     stored,
@@ -29,6 +30,7 @@ from cudaops.executors.fields import (
     widened_argument,
     write_widened_fields,
 )
+from cudaops.program.analysis.facts import KernelFacts
 
 CaseKind = Literal[
     "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",
@@ -84,6 +86,9 @@ OUTSTANDING = (16.0, 64.0)
 INFINITIES = (2, 16)
 """Least and most infinities in one buffer of `infinite`; between these one in a hundred elements.
 One makes a row or a column of a product of matrices NaN: more would leave nothing finite."""
+
+LEAST_TABLE = 8
+"""Elements that are in order by chance once in 40,000 times."""
 
 TOUCHED = 256
 """One in so many elements of `touched` is another; one that reads only some of its inputs to know
@@ -154,6 +159,35 @@ def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> Inp
                 pad_tail(path, captured, allocation.size_bytes)
             contents[allocation.index] = str(path)
     return InputSet(contents=contents, poison=poisoned, scratch_poison=poison)
+
+
+def searched_tables(workload: Workload, facts: KernelFacts | None) -> frozenset[int]:
+    """Buffers that ascend as captured and in which what stands in memory says where is read. What a
+    search gives in any other order is nothing that an author promises."""
+    names: dict[int, list[str]] = {}
+    for pointer in workload.pointers():
+        names.setdefault(pointer.allocation, []).append(pointer.name)
+    return frozenset(
+        a.index
+        for a in workload.allocations
+        if facts is not None
+        and a.role != "out"
+        and a.element != "opaque"
+        and any(
+            "memory" in x.depends or x.offset_bytes is None
+            for name in names.get(a.index, [])
+            for x in facts.touching(name)
+        )
+        and ascends(read_array(before_path(workload, a), a.element))
+    )
+
+
+def ascends(values: Array) -> bool:
+    """Whether these, some at least, stand in order and are not all the same."""
+    if values.size < LEAST_TABLE:
+        return False
+    with np.errstate(invalid="ignore"):
+        return bool(np.all(values[1:] >= values[:-1]) and values[0] < values[-1])
 
 
 def _varies(allocation: Allocation, integers: bool) -> bool:
@@ -391,3 +425,20 @@ def widened_arguments(workload: Workload) -> Workload:
     """The same, with structures that are passed by value as the widened baseline takes them."""
     arguments = tuple(map(widened_argument, workload.arguments))
     return workload.model_copy(update={"arguments": arguments})
+
+
+def as_left(
+    workload: Workload, inputs: InputSet, outputs: Mapping[int, str], wide: Mapping[int, str]
+) -> None:
+    """Places that nobody wrote hold other numbers as doubles: in the files of `wide` let them be
+    what they are in `outputs`. Structures are left alone: their yardstick is none then."""
+    for a in workload.allocations:
+        if a.index not in inputs.poison or a.index not in wide or a.element not in FLOATING:
+            continue
+        plain = read_array(outputs[a.index], a.element)
+        if plain.size == 0:
+            continue
+        doubles = np.memmap(wide[a.index], np.float64, "r+", shape=plain.shape)
+        left = plain == filled(inputs.poison[a.index], 1, a.element).read(0, 1)[0]
+        doubles[left] = plain[left]
+        doubles.flush()

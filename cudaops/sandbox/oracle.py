@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-import numpy as np
-
 from cudaops.domain.execution import Compiled, Misbehaved
 from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import (
@@ -23,8 +21,6 @@ from cudaops.domain.workload import (
 from cudaops.executors.arrays import (
     EXACT_LIMIT,
     contents_digest,
-    filled,
-    read_array,
     round_wide_doubles,
     stored,
 )
@@ -51,9 +47,11 @@ from cudaops.sandbox.inputs import (
     RELAUNCHED,
     CaseKind,
     Draw,
+    as_left,
     build_case,
     can_widen,
     has_floating_input,
+    searched_tables,
     widen,
     widened_arguments,
 )
@@ -273,7 +271,7 @@ class OracleBuilder:
         perturbed.sort(key=lambda one: one.non_finite)
         if not perturbed and all(one.why == SAME for one in self._skipped):
             perturbed.append(captured)  # it reads nothing that could hold something else
-        skipped, kept = tuple(self._skipped), self._kept or frozenset()
+        skipped, kept = tuple(self._skipped), (self._kept or frozenset()) | self._tables
         names = tuple(
             a.name for a in self._workload.arguments
             if isinstance(a, PointerArgument) and a.allocation in kept
@@ -338,7 +336,7 @@ class OracleBuilder:
         return captured._replace(inputs=captured.inputs.model_copy(update=update))
 
     def _case(self, draw: Draw, poison: int) -> InputSet:
-        draw = draw._replace(kept=self._kept or frozenset())
+        draw = draw._replace(kept=(self._kept or frozenset()) | self._tables)
         return build_case(self._workload, draw, self._folder / draw.kind, poison)
 
     def _finds_places(self, draw: Draw) -> bool:
@@ -492,6 +490,11 @@ class OracleBuilder:
         unit = self._baseline.plain.unit
         return facts_of_launch(unit.program, unit.program.kernel(unit.kernel), self._workload)
 
+    @cached_property
+    def _tables(self) -> frozenset[int]:
+        """Kept as captured here; `drawn.py` draws them."""
+        return searched_tables(self._workload, self._facts)
+
     def _limit_s(self, kind: CaseKind) -> float:
         """A loop that goes on until something is small enough may never end on infinities."""
         if kind != "infinite" or self._longest_s == 0.0:
@@ -583,22 +586,5 @@ class OracleBuilder:
             if one.element == "f64" and one.field is None:
                 round_wide_doubles(Path(wide[one.index]))
         if unwritten:
-            self._as_left(inputs, outputs, wide)
+            as_left(self._workload, inputs, outputs, wide)
         return made._replace(wide_outputs=wide, wide_problem=self._baseline.wide_problem)
-
-    def _as_left(self, inputs: InputSet, outputs: dict[int, str], wide: dict[int, str]) -> None:
-        """Places that nobody wrote hold other numbers as doubles: let them be those of the
-        baseline, as it left them. Structures are left alone: their yardstick is none then."""
-        for allocation in self._written():
-            if allocation.index not in inputs.poison or allocation.index not in wide:
-                continue
-            if allocation.field is not None:
-                continue
-            plain = read_array(outputs[allocation.index], allocation.element)
-            if plain.size == 0:
-                continue
-            doubles = np.memmap(wide[allocation.index], np.float64, "r+", shape=plain.shape)
-            fill = filled(inputs.poison[allocation.index], 1, allocation.element).read(0, 1)[0]
-            left = plain == fill
-            doubles[left] = plain[left]
-            doubles.flush()

@@ -90,7 +90,7 @@ class Workbench:
         the transformations that were offered."""
         self._draws: tuple[Draw, ...] | None = None
         self.domains: dict[str, Any] = {}
-        """Drawn inputs by workload (`gates.domain`), which no candidate changes."""
+        """Drawn inputs by workload: `gates.domain`."""
         self.qualification: Qualification | None = None
         """What the oracle can see, once somebody asked (`gates.qualification`)."""
 
@@ -216,7 +216,7 @@ class Workbench:
         )
 
     def compile(self, rewrite: Rewrite | None) -> Compiled | CompileFailed:
-        """Compile for the most expensive workload."""
+        """For the most expensive workload."""
         return self.executor.compile(self.unit(self.workloads[0], rewrite))
 
     def plan(self, workload: Workload, rewrite: Rewrite | None) -> ResolvedPlan:
