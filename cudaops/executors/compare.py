@@ -142,45 +142,22 @@ def _largest_scaled(difference: Array, reference: Array, scale: float) -> float:
     return float(difference.max(initial=0.0))
 
 
-def share_beyond(result: Array | Values, reference: Array | Values, relative: float) -> float:
+def share_beyond(
+    result: Array | Values, reference: Array | Values, relative: float, absolute: float = 0.0
+) -> float:
     """Share of elements, of those finite on both sides, that are off by more than this share of
-    their own size, 0-1: what a few large elements cannot hide."""
-    sides = _values(result), _values(reference)
+    their own size and by more than `absolute`, 0-1: what a few large elements cannot hide."""
+
+    def beyond(result: Array, reference: Array) -> tuple[int, int]:
+        x, y = (side.astype(np.float64, copy=False) for side in _finite(result, reference))
+        with np.errstate(over="ignore"):
+            allowed = np.maximum(relative * np.abs(y), absolute)
+            return int(np.count_nonzero(np.abs(x - y) > allowed)), x.size
+
     found, counted = 0, 0
-    for part in over_chunks(lambda x, y: _clipped(x, y, relative, 0.0), *sides):
-        found, counted = found + part.beyond, counted + part.compared
+    for part, size in over_chunks(beyond, _values(result), _values(reference)):
+        found, counted = found + part, counted + size
     return found / counted if counted else 0.0
-
-
-class Clipped(NamedTuple):
-    """A result without the elements that are farthest off."""
-
-    beyond: int
-    """How many were left out."""
-    compared: int
-    """Elements that are finite on both sides, those among them."""
-    rest: float
-    """L2 norm of the difference of the others."""
-
-
-def clipped(
-    result: Array | Values, reference: Array | Values, relative: float, scale: float
-) -> Clipped:
-    """Leave out what is off by more than `relative` times its own size plus `scale`."""
-    beyond, compared, rest = 0, 0, 0.0
-    sides = _values(result), _values(reference)
-    for part in over_chunks(lambda x, y: _clipped(x, y, relative, scale), *sides):
-        beyond, compared = beyond + part.beyond, compared + part.compared
-        rest = math.hypot(rest, part.rest)
-    return Clipped(beyond, compared, rest)
-
-
-def _clipped(x: Array, y: Array, relative: float, scale: float) -> Clipped:
-    x, y = (side.astype(np.float64, copy=False) for side in _finite(x, y))
-    with np.errstate(over="ignore"):
-        gap = np.abs(x - y)
-        near = gap <= relative * np.abs(y) + relative * scale
-        return Clipped(int(np.count_nonzero(~near)), x.size, _norm(gap[near]))
 
 
 def _finite(x: Array, y: Array) -> tuple[Array, Array]:

@@ -27,16 +27,15 @@ from cudaops.executors.compare import (
     Distance,
     Misplaced,
     beyond_one_rounding,
-    clipped,
     differing,
     distance,
     is_small_integers,
     misplaced,
     same_contents,
+    share_beyond,
 )
 from cudaops.executors.fields import View, tail, views
 from cudaops.gates.tolerance import (
-    EXTRA,
     LARGEST,
     OUTLIERS,
     Bounds,
@@ -248,9 +247,8 @@ def _few_outliers(sides: Sides, held: Yardstick, gap: Distance, bounds: Bounds) 
     """Whether it is but OUTLIERS that keep a result from its bound."""
     if gap.relative_l2 > bounds.outlier_l2 or gap.max_scaled > bounds.outlier_scaled:
         return False
-    found = clipped(sides.result, held.reference, EXTRA * bounds.relative_l2, gap.scale)
-    rest = bounds.relative_l2 * gap.scale * float(np.sqrt(gap.compared))
-    return found.beyond <= OUTLIERS * found.compared and found.rest <= rest
+    absolute = bounds.relative_l2 * gap.scale
+    return share_beyond(sides.result, held.reference, 0.0, absolute) <= OUTLIERS
 
 
 def _unmeasured(sides: Sides, held: Yardstick, element: Element) -> _Refusal | None:
@@ -274,7 +272,7 @@ def _hidden(
     """Elements that are wrong by their own size behind a few large ones: see `bands.excess`."""
     if held.own is None:
         return None
-    allowed, floor = by_own_size(gap, element, policy)
+    allowed, floor = by_own_size(gap, held.own, element, policy)
     found = error_counts(sides.result, held.reference, allowed)
     if not found.off.any():
         return None
