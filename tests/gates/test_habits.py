@@ -41,6 +41,10 @@ FLAG = """    __shared__ int found;
     if (i < n) b[i] = a[i] + found;"""
 ONE_SETS = FLAG.replace("if (i < n && a[i] > 3) found", "if (threadIdx.x == 5) found")
 DIFFER = FLAG.replace("found = 2", "found = 2 + (i & 1)")
+PAIRS = """    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) b[i / 2] = n;"""
+ADDS = PAIRS.replace("b[i / 2] = n", "atomicAdd(&b[i / 2], a[i])")
+LOSES = PAIRS.replace("= n", "+= a[i]")
 REWRITE = """// @launch fast grid=(8) block=(128) args=(a, b, n)
 __global__ void fast(const float* a, float* b, int n) {
 BODY
@@ -62,12 +66,16 @@ BODY
         (ONE_SETS, FLAG, False, "of the value that thread"),
         (FLAG, DIFFER, False, "writes at cand"),
         (OLD, FLAG, False, "of the value that thread"),
+        (PAIRS, PAIRS.replace("/ 2", ">> 1"), True, "but several threads write one value to one"),
+        (ADDS, LOSES, False, "race on global memory: block"),
+        (PAIRS, LOSES, False, "race on global memory: block"),
     ],
     ids=[
         "threads that end early", "threads at two barriers", "both read",
         "the author alone reads", "the candidate alone reads", "ends early and reads nothing",
         "both set a flag", "the author alone sets it", "the candidate alone sets it",
-        "another value", "one for another again",
+        "another value", "one for another again", "both write the same to global memory",
+        "no atomic where the author has one", "another race than the author's",
     ],
 )  # fmt: skip
 def test_who_brings_it_in(

@@ -110,7 +110,7 @@ def test_a_misaligned_access_is_named_with_its_line(
         "float4 v = ((const float4*)a)[i]; ((float4*)b)[i] = v;",
         "b[i] = ((const float2*)a)[2 * i + 1].y;",
         "Pair p = *(const Pair*)(a + 2); b[i] = p.x + p.y;",
-        "Four f = *(const Four*)(a + 1); *(Four*)(b + 3) = f;",
+        "Four f = *(const Four*)(a + 1); *(Four*)(b + 3 + 4 * i) = f;",
         "b[i] = ((const float3*)a)[i].z;",
         "b[i] = ((const Packed*)a)[i].x;",
         "float v[4]; memcpy(v, a + i, 16); b[i] = v[3];",
