@@ -541,12 +541,11 @@ def open_workbench(
 
 
 class BenchState(NamedTuple):
-    """All that intake found out and drew."""
+    """All that intake found out and drew; the seed is that of the perturbed inputs."""
 
     program: Program
     captured: CapturedRuns
     seed: int
-    """Of the perturbed inputs."""
 
 
 def write_state(folder: Path, kept: BenchState) -> None:
