@@ -147,9 +147,9 @@ static __thread Overwrite overwrite;  // zero at first
 static void settle_global_overwrite(Worker& w, const Overwrite& one);
 static inline void settle_races(Worker& w);
 static const Followed* program_variables(uintptr_t a);
-static inline void follow_race(Worker& w, const Followed& f, uintptr_t a, unsigned size, bool write, bool atomic,
-                               bool is_volatile, const void* pc);
-static inline void order_by(Worker& w, uintptr_t a, bool write, bool is_read);
+static void follow_race(Worker& w, const Followed& f, uintptr_t a, unsigned size, bool write, bool atomic,
+                        bool is_volatile, const void* pc);
+static void order_by(Worker& w, uintptr_t a, bool write, bool is_read);
 static void race_fence();
 static void races_block_begin(Worker& w);
 static void races_block_end(Worker& w);
@@ -339,6 +339,14 @@ static const Allocation* allocation_of(Worker& w, uintptr_t a) {
   return &kept;
 }
 
+// In an allocation that was touched lately and on which no notes are made: most accesses.
+static inline bool needs_no_notes(const Worker& w, uintptr_t a, unsigned size) {
+  if (w.allocations_known != version || depth() == Depth::Order) return false;
+  for (const auto& r : w.recent)
+    if (a - r.begin < r.size) return !r.races && size <= r.size - (a - r.begin);
+  return false;
+}
+
 static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bool write, bool atomic, bool is_volatile,
                                        const void* pc) {
   if (in_shared(w, (const char*)a)) {
@@ -357,8 +365,8 @@ static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bo
     }
     note_reach(*found, a + size);
     if (__builtin_expect(depth() == Depth::Order, 0)) follow_global(w, *found, a, size, write, atomic, pc);
-    if (found->races) follow_race(w, *found->races, a, size, write, atomic, is_volatile, pc);
-    if (atomic || is_volatile) order_by(w, a, write, atomic || !write);
+    if (__builtin_expect(found->races != nullptr, 0)) follow_race(w, *found->races, a, size, write, atomic, is_volatile, pc);
+    if (__builtin_expect(atomic || is_volatile, 0)) order_by(w, a, write, atomic || !write);
     return Space::Global;
   }
   if (a < 1 << 16)
@@ -396,6 +404,9 @@ static inline void access(const void* p, unsigned size, bool write, bool atomic,
 #ifdef CUDAOPS_LOCKSTEP
   if (lockstep_reaches(*w, a)) wait_for_warp(pc);
   return;
+#endif
+#ifndef CUDAOPS_TRACE
+  if (!atomic && !is_volatile && needs_no_notes(*w, a, size)) return;
 #endif
   Space space = classify_and_check(*w, a, size, write, atomic, is_volatile, pc);
 #ifdef CUDAOPS_TRACE

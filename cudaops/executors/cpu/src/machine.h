@@ -128,6 +128,7 @@ struct Worker {
   unsigned turn = 0;
   uint64_t stamp = 1, block_stamp = 1;
   struct Races* races = nullptr;    // what the block knows of others
+  uintptr_t acquires = 0;           // address that the last access read atomically, until the next one
 #endif
 };
 

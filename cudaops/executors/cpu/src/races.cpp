@@ -58,8 +58,7 @@ struct Races {
   Known block_known, block_fenced, known[max_threads], fenced[max_threads];
   uint32_t own_since[max_threads] = {};  // the segment in which a thread knows more than its block
   unsigned knowing[max_threads], knowing_count = 0;
-  uintptr_t acquires = 0;  // the address that the last access of this thread read atomically
-  unsigned acquirer = 0;
+  unsigned acquirer = 0;  // who made the access that `Worker::acquires` holds
   uint32_t segment = 0, interval = 0, readers_before = 0;
   struct { const void* pc; unsigned place; } places[256] = {};
   struct { Mark mark; uint32_t before, made; } made[1024] = {};
@@ -177,7 +176,7 @@ static void forget(Races& r) {
 // The last access has been made by now.
 static void settle_acquire(Worker& w) {
   Races& r = *w.races;
-  uintptr_t address = std::exchange(r.acquires, 0);
+  uintptr_t address = std::exchange(w.acquires, 0);
   if (!any_released.load(std::memory_order_acquire)) return;
   std::lock_guard<std::mutex> hold(races_lock);
   auto found = released.find(address);
@@ -187,7 +186,7 @@ static void settle_acquire(Worker& w) {
   if (known_parts > most_known_parts) give_up_races("too many releases by threads of different blocks");
 }
 static inline void settle_races(Worker& w) {
-  if (w.races && __builtin_expect(w.races->acquires != 0, 0)) settle_acquire(w);
+  if (__builtin_expect(w.acquires != 0, 0)) settle_acquire(w);
 }
 
 static void release_to(Worker& w, uintptr_t address) {
@@ -262,7 +261,7 @@ static void races_cluster_barrier(Cluster& c) {
 static void races_block_end(Worker& w) {
   if (!w.races) return;
   Races& r = *w.races;
-  r.acquires = 0;
+  w.acquires = 0;
   if (!r.knowing_count && r.block_known.empty() && r.block_fenced.empty()) return;
   std::lock_guard<std::mutex> hold(races_lock);
   forget(r);
@@ -504,8 +503,8 @@ static inline bool is_repeated(const Worker& w, const RaceCell& c, bool write, u
   return is_noted(w, how_of(read) == some_blocks ? readers[segment_of(read)].last : read, clock);
 }
 
-static inline void follow_race(Worker& w, const Followed& f, uintptr_t a, unsigned size, bool write, bool atomic,
-                               bool is_volatile, const void* pc) {
+static __attribute__((noinline)) void follow_race(Worker& w, const Followed& f, uintptr_t a, unsigned size, bool write,
+                                                  bool atomic, bool is_volatile, const void* pc) {
   if (races_given_up.load(std::memory_order_relaxed) || !w.races) return;
   is_volatile = is_volatile && size <= 8;
   if (!atomic && !is_volatile && !((a | size) & 3)) {
@@ -519,10 +518,10 @@ static inline void follow_race(Worker& w, const Followed& f, uintptr_t a, unsign
 }
 
 // An atomic or volatile access puts its thread behind others, wherever it is but in shared memory.
-static inline void order_by(Worker& w, uintptr_t a, bool write, bool is_read) {
+static __attribute__((noinline)) void order_by(Worker& w, uintptr_t a, bool write, bool is_read) {
   if (races_given_up.load(std::memory_order_relaxed) || !w.races) return;
   if (write) release_to(w, a);
-  if (is_read) w.races->acquires = a, w.races->acquirer = w.current;
+  if (is_read) w.acquires = a, w.races->acquirer = w.current;
 }
 
 }  // namespace cudaops
