@@ -75,6 +75,8 @@ class Tried(NamedTuple):
     reached_bytes: Mapping[int, int] = {}
     """Allocation to the end of the farthest access, from its begin; without those that were not
     touched."""
+    leaves_state: bool = False
+    """Whether a variable of the rewrite's own holds something else afterwards than before."""
 
 
 class Branches(NamedTuple):

@@ -20,12 +20,18 @@ from cudaops.sandbox.oracle import MAX_OWN_ERROR, Reference
 from cudaops.sandbox.variations import SMALLEST_NORMAL
 
 
-def free_elements(view: View, reference: Reference, moved: Sequence[Mapping[int, str]]) -> Array:
+def free_elements(
+    view: View, reference: Reference, moved: Sequence[Mapping[int, str]], *, not_a_number: bool
+) -> Array:
     """Elements of a buffer, or of a field, that the author's kernel itself does not settle: those
     that are farther than MAX_OWN_ERROR of their own size from the widened run or from a run on
-    moved inputs, integers that differ at all. What the widened run has no number for is settled."""
+    moved inputs, integers that differ at all. What the widened run has no number for is settled.
+    `not_a_number`: NaN is among the results that count; else it is what arithmetic that went wrong
+    leaves of numbers."""
     base = _values(view, reference.outputs[view.index])
     free = np.zeros(base.size, bool)
+    if view.element in FLOATING and not not_a_number:
+        free |= np.isnan(base)
     for other in moved:
         if view.index in other:
             free |= _is_another(view, base, _values(view, other[view.index]))
@@ -55,7 +61,12 @@ def _is_another(view: View, base: Array, other: Array) -> Array:
 
 
 def settled(
-    a: Allocation, ran: Ran, reference: Reference, moved: Sequence[Mapping[int, str]]
+    a: Allocation,
+    ran: Ran,
+    reference: Reference,
+    moved: Sequence[Mapping[int, str]],
+    *,
+    not_a_number: bool,
 ) -> Ran:
     """The run with the author's own values in the place of what is free; itself where nothing is
     that differs."""
@@ -63,7 +74,8 @@ def settled(
     path = Path(ran.outputs[a.index])
     for view in views(a):
         result, base = _values(view, str(path)), _values(view, reference.outputs[a.index])
-        free = free_elements(view, reference, moved) & (result != base)
+        free = free_elements(view, reference, moved, not_a_number=not_a_number)
+        free &= ~((result == base) | (result != result) & (base != base))
         if not free.any():
             continue
         chosen = np.where(free, base, result)

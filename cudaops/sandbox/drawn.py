@@ -46,8 +46,10 @@ LIMIT_S = 4.0
 none of its domain."""
 ALL_S = 120.0
 """Of all launches of a batch: a batch takes some seconds."""
-ROUNDOFF_MOVES = 3
-"""Runs of the author's kernel on inputs moved by one roundoff: how well the problem is posed."""
+MOVES_UNITS = (1, 8, 8)
+"""Units in the last place by which inputs are moved, one run of the author's kernel each: how well
+the problem is posed. The first is what `Reference.sensitivity` asks for; an honest rewrite's own
+rounding may be that of the others."""
 ROUNDS = 2
 """Further rounds of draws while a branch of the author's kernel is not reached."""
 UNRELATED = "on captured contents the widened kernel computes something else"
@@ -112,6 +114,8 @@ class DomainBuilder:
         self._why: dict[str, str] = {}
         self._tried = 0
         self._accesses = 0
+        facts = subject.facts
+        self._says_what_is_read = facts is not None and facts.touches_the_same
         self._own_habits: frozenset[str] | None = None
         """What the author's kernel does wrong on captured contents already; None: not seen yet."""
 
@@ -133,7 +137,7 @@ class DomainBuilder:
         self._drawing.learn([one.draw for one in found])
         for shape in shapes:
             if shape is not small:
-                more = self._borne(self._drawing.probes(shape, unknown=True))
+                more = self._borne(self._drawing.probes(shape, again=True))
                 self._drawing.learn([one.draw for one in more])
                 found += more
         draws = [draw for shape in shapes for draw in self._drawing.combined(shape)]
@@ -199,7 +203,9 @@ class DomainBuilder:
             free = _settled(trial.workload, ran, other.outcome)
             if free is None:
                 unsettled.append(draws[n])
-            elif not _has_grown(draws[n]) or self._covers(trial, ran, batch / f"wider_{n}"):
+            elif not self._has_grown(draws[n]) or self._covers(
+                draws[n], trial, ran, batch / f"wider_{n}"
+            ):
                 kept.append(_Borne(draws[n], trial, ran, broken, _habits(ran), free))
         if unsettled and not remembers:
             kept += self._borne(unsettled, remembers=True)
@@ -207,10 +213,19 @@ class DomainBuilder:
             self._why.setdefault(_only(draw), UNSETTLED)
         return kept
 
-    def _covers(self, trial: Trial, ran: Ran, folder: Path) -> bool:
-        """Whether the grid is large enough for an argument that has grown: more blocks of it leave
-        the same. Its author would launch more where they do not."""
+    def _has_grown(self, draw: Draw) -> bool:
+        """Whether an integer argument is larger than it was: it may be a size."""
+        known = {name: number_of(draw.shape.workload, name) for name in draw.values}
+        return any(isinstance(v, int) and draw.values[name] > v for name, v in known.items())
+
+    def _covers(self, draw: Draw, trial: Trial, ran: Ran, folder: Path) -> bool:
+        """Whether grid and buffers are large enough for an argument that has grown: more blocks of
+        it leave the same. Its author would launch more where they do not. Of buffers in which
+        memory says what is read nobody knows how large they would be."""
         w = trial.workload
+        grown = [n for n, v in draw.values.items() if v > number_of(draw.shape.workload, n)]
+        if not self._says_what_is_read and any(self._drawing.is_size(name) for name in grown):
+            return False
         more = []
         for axis in ("x", "y", "z"):
             extent = getattr(w.grid, axis)
@@ -256,7 +271,9 @@ class DomainBuilder:
             self._is_unrelated(one, outputs) for one, (outputs, _) in zip(found, wide, strict=True)
         ):
             wide = [(None, UNRELATED)] * len(found)
-        moved = [self._moved(found, batch / f"moved_{n}") for n in range(ROUNDOFF_MOVES)]
+        moved = [
+            self._moved(found, batch / f"moved_{n}", units) for n, units in enumerate(MOVES_UNITS)
+        ]
         for n, one in enumerate(found):
             outputs, problem = wide[n]
             special = any(
@@ -331,13 +348,13 @@ class DomainBuilder:
             results.append((outputs, problem))
         return results
 
-    def _moved(self, found: Sequence[_Borne], folder: Path) -> list[dict[int, str]]:
-        """Results on the same inputs with every floating value one roundoff up or down; nothing for
+    def _moved(self, found: Sequence[_Borne], folder: Path, units: int) -> list[dict[int, str]]:
+        """Results on the same inputs with every floating value a little up or down; nothing for
         those that are exact."""
         trials, places = [], []
         for n, one in enumerate(found):
             where = folder / f"in_{n:03d}"
-            inputs = moved_inputs(one.trial, where, self._drawing.random)
+            inputs = moved_inputs(one.trial, where, self._drawing.random, units)
             if inputs is not None and not one.draw.exact:
                 trials.append(one.trial._replace(inputs=inputs))
                 places.append(n)
@@ -349,9 +366,11 @@ class DomainBuilder:
         return results
 
 
-def moved_inputs(trial: Trial, folder: Path, generator: np.random.Generator) -> InputSet | None:
-    """The same inputs with every floating value one roundoff up or down, written under `folder`;
-    None where there are none."""
+def moved_inputs(
+    trial: Trial, folder: Path, generator: np.random.Generator, units: int = 1
+) -> InputSet | None:
+    """The same inputs with every floating value up to so many units in the last place up or down,
+    written under `folder`; None where there are none."""
     contents = dict(trial.inputs.contents)
     for a in trial.workload.allocations:
         floating = any(view.element in FLOATING for view in views(a))
@@ -359,31 +378,35 @@ def moved_inputs(trial: Trial, folder: Path, generator: np.random.Generator) -> 
             continue
         path = folder / f"a{a.index}.bin"
         path.parent.mkdir(parents=True, exist_ok=True)
-        _write_moved(path, Path(contents[a.index]), a, generator)
+        _write_moved(path, Path(contents[a.index]), a, generator, units)
         contents[a.index] = str(path)
     if contents == trial.inputs.contents:
         return None
     return trial.inputs.model_copy(update={"contents": contents})
 
 
-def _write_moved(path: Path, source: Path, a: Allocation, generator: np.random.Generator) -> None:
+def _write_moved(
+    path: Path, source: Path, a: Allocation, generator: np.random.Generator, units: int
+) -> None:
     def moved(field: Field, values: Array) -> Array | None:
         if field.element not in FLOATING:
             return None
-        return one_roundoff(values, field.element, generator)
+        return nudged(values, field.element, generator, units)
 
     if a.fields:
         draw_fields(path, source, a, moved)
         return
-    values = one_roundoff(read_array(source, a.element), a.element, generator)
+    values = nudged(read_array(source, a.element), a.element, generator, units)
     write_array(path, values, a.element)
     pad_tail(path, source, a.size_bytes)
 
 
-def one_roundoff(values: Array, element: Element, generator: np.random.Generator) -> Array:
-    """Each value one unit in the last place up or down, or as it is. Zeros and what is not finite
-    stay."""
-    step = generator.integers(-1, 2, values.size)
+def nudged(
+    values: Array, element: Element, generator: np.random.Generator, units: int = 1
+) -> Array:
+    """Each value up to so many units in the last place up or down, or as it is. Zeros and what is
+    not finite stay."""
+    step = generator.integers(-units, units + 1, values.size)
     kind = {2: np.int16, 4: np.int32, 8: np.int64}[values.itemsize]
     unit = 1 << 16 if element == "bf16" else 1  # which comes as float32
     bits = np.ascontiguousarray(values).view(kind) + (step * unit).astype(kind)
@@ -419,15 +442,6 @@ def _habits(outcome: Ran | Misbehaved) -> frozenset[str]:
     return frozenset(w.habit for w in warnings) - {""}
 
 
-def _has_grown(draw: Draw) -> bool:
-    """Whether an integer argument is larger than it was: it may be a size."""
-    for name, value in draw.values.items():
-        known = number_of(draw.shape.workload, name)
-        if isinstance(known, int) and value > known:
-            return True
-    return False
-
-
 def _refilled(trial: Trial) -> Trial:
     poison = dict.fromkeys(trial.inputs.poison, BACKGROUNDS[1])
     inputs = trial.inputs.model_copy(update={"poison": poison, "scratch_poison": BACKGROUNDS[1]})
@@ -448,15 +462,14 @@ def _settled(workload: Workload, first: Ran, second: Ran | Misbehaved) -> frozen
             if a.role == "out":
                 left = _is_fill(one, 0, view.element) & _is_fill(two, 1, view.element)
                 one, two = one[~left], two[~left]
-            if view.element in FLOATING:
-                gap = distance(two, one)
-                if gap.relative_l2 <= SAME_L2 and not gap.non_finite_mismatches:
-                    continue
-            elif np.array_equal(one, two):
+            if np.array_equal(one, two):
                 continue
-            if not np.array_equal(np.sort(one), np.sort(two)):
+            if np.array_equal(np.sort(one), np.sort(two)):
+                free.add(a.index)
+                continue
+            gap = distance(two, one) if view.element in FLOATING else None
+            if gap is None or gap.relative_l2 > SAME_L2 or gap.non_finite_mismatches:
                 return None
-            free.add(a.index)
     return frozenset(free)
 
 

@@ -32,7 +32,7 @@ from cudaops.executors.fields import field_values, replaced, value_in, views, wr
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import ascends, before_path, pad_tail, searched_tables
-from cudaops.sandbox.shapes import EXPENSIVE, Shape, standing, with_scalars
+from cudaops.sandbox.shapes import EXPENSIVE, LEAST_SIZE, Shape, standing, with_scalars
 from cudaops.sandbox.variations import EXACT_WAYS, LIMITS, Way, varied, ways_of
 
 BUDGET = 30_000_000
@@ -43,15 +43,19 @@ MOST_DRAWS = 40
 LEAST_DRAWS = 6
 FEW_DRAWS = 3
 """Of one shape, whatever they cost; of one that is expensive."""
-MOST_PROBES = 140
+MOST_PROBES = 160
 MOST_RECORDED = 80
 """Other launches of the program that are looked at: what it does late, or seldom."""
 KEPT = 0.2
 """Chance of one thing to stay as captured in a draw."""
 NUMBER_MOVES = 0.3
 """Chance of a number that is passed to be another one in a draw."""
-TOGETHER: tuple[Way, ...] = ("magnitudes", "integers", "signed", "ties", "zeros")
+TOGETHER: tuple[Way, ...] = (
+    "magnitudes", "integers", "one_large", "signed", "offset", "ties", "zeros", "one_large",
+)  # fmt: skip
 """Ways that all floating buffers take at once in some draws."""
+
+FEW_MOVE: tuple[Way, ...] = ("sparse", "touched")
 
 Broken = frozenset[str]
 
@@ -193,11 +197,15 @@ class Drawing:
                 items.append(Item(state.name, "variable", element, state=state))
         return items
 
-    def probes(self, shape: Shape, *, unknown: bool = False) -> list[Draw]:
-        """One thing at a time; `unknown`: of those alone of which nothing else was borne."""
-        probes = [self.draw(shape)]
+    def probes(self, shape: Shape, *, again: bool = False) -> list[Draw]:
+        """One thing at a time; `again`: what another shape has not told, arguments, and integers
+        that are as captured but for a few."""
+        probes = [] if again else [self.draw(shape)]
         for item in self.items(shape.workload):
-            if unknown and (self.values if item.kind == "argument" else self.ways).get(item.name):
+            known = item.kind != "argument" and self.ways.get(item.name)
+            if again and known:
+                few = [way for way in FEW_MOVE if way in known]
+                probes += [self.draw(shape, {item.name: way}) for way in few for _ in range(2)]
                 continue
             if item.kind == "argument":
                 values = self._other_values(shape, item)
@@ -382,7 +390,13 @@ class Drawing:
             known += [2**31 - 1, 2**33 + 5, 2**30, -(2**31), 2**32 - 2]
         known = [*known, *_near(item, self.numbers)][:26]
         least, most = LIMITS.get(item.element, (-np.inf, np.inf))
+        if item.element not in FLOATING and self.is_size(item.name):
+            least = max(least, 0)  # nobody launches for less than nothing
         return [v for v in dict.fromkeys(known) if v != value and least <= v <= most]
+
+    def is_size(self, name: str) -> bool:
+        """Whether an integer argument may say how much there is."""
+        return number_of(self.subject.workload, name) >= LEAST_SIZE and name not in self.changing
 
 
 def contents_of(workload: Workload, item: Item) -> Array:

@@ -89,10 +89,9 @@ class Workbench:
         """By the rewrite that a search over transformations began with, empty for the author's, and
         the transformations that were offered."""
         self._draws: tuple[Draw, ...] | None = None
-        self.domains: dict[str, Any] = {}
-        """Drawn inputs by workload: `gates.domain`."""
+        self.domains: dict[str, Any] = {}  # drawn inputs by workload: `gates.domain`
         self.qualification: Qualification | None = None
-        """What the oracle can see, once somebody asked (`gates.qualification`)."""
+        """What the oracle can see (`gates.qualification`)."""
 
     @property
     def workloads(self) -> tuple[Workload, ...]:

@@ -41,7 +41,7 @@ from cudaops.storage import NOTE, Facts, entry_of, make_once, raise_if_full
 
 EXECUTABLE = "unit"
 OBJECT = "unit.o"
-_FORMAT = 3
+_FORMAT = 4
 """Part of every key: raised when what stands in the facts changes."""
 STATIC_SHARED_LIMIT = 48 * 1024
 """ptxas refuses more. Source: CUDA C++ Programming Guide, technical specifications."""
@@ -167,6 +167,12 @@ def shared_guards(executable: Path) -> tuple[int, ...]:
     return tuple(note["facts"]["guards"])
 
 
+def own_variables(executable: Path) -> tuple[tuple[int, int], ...]:
+    """`SharedMemory.own` of a unit, as noted when it was linked."""
+    note = json.loads((executable.parent / NOTE).read_text("utf-8"))
+    return tuple((at, size) for at, size in note["facts"].get("own", ()))
+
+
 def as_compiled(built: Built, unit: Unit) -> Compiled:
     """The record of a build."""
     return Compiled(
@@ -222,6 +228,7 @@ def _build(
             "log": log[:4096],
             "shared": max(shared.bytes_of.values(), default=0),
             "guards": shared.guards,
+            "own": shared.own,
         }
 
     made = make_once(entry, source.files, make)

@@ -24,6 +24,7 @@ from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.executors.untrusted_files import UntrustedFileError, open_untrusted
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
+from cudaops.program.candidate import NAMESPACE
 
 MAX_WARNINGS = 16
 MOST_LOOKED_AT = 4096
@@ -45,8 +46,8 @@ MOST_MESSAGE = 4096
 _MOST_FIELDS = 16
 _VERBS = frozenset(
     b"accesses after also arg before began config count cut end fault field full gafter gbefore"
-    b" graph host image ktimed lacks limit needs ok other overdue paused reached refused stopped"
-    b" symbol timed unfollowed unordered unseen usage warn".split()
+    b" graph host image kept ktimed lacks limit needs ok other overdue paused reached refused"
+    b" stopped symbol timed unfollowed unordered unseen usage warn".split()
 )
 _REPEATED = (b"full", b"refused")
 """Written at every launch, in the same words."""
@@ -349,6 +350,8 @@ class SharedMemory(NamedTuple):
     guards: tuple[int, ...]
     """Where g++ notes, in a byte of its own, that an array of a class with constructors was set up:
     distances from `cudaops_shared_begin`, ascending. No author's variable lies there."""
+    own: tuple[tuple[int, int], ...] = ()
+    """Address and bytes of the variables that a rewrite brings along."""
 
 
 def shared_memory(executable: Path) -> SharedMemory:
@@ -360,9 +363,15 @@ def shared_memory(executable: Path) -> SharedMemory:
     bytes_of: dict[str, int] = {}
     guards: list[int] = []
     begin = 0
+    own: list[tuple[int, int]] = []
     for line in done.stdout.splitlines():
         parts = line.split(" ", 3)
-        if len(parts) != 4 or parts[2] not in "bBdDuVv" or (at := int(parts[0], 16)) >= _TLS:
+        if len(parts) != 4 or parts[2] not in "bBdDuVv":
+            continue
+        at = int(parts[0], 16)
+        if at >= _TLS:
+            if parts[3].startswith(f"{NAMESPACE}::"):
+                own.append((at, int(parts[1], 16)))
             continue
         if parts[3] == _BEGIN:
             begin = at
@@ -371,4 +380,5 @@ def shared_memory(executable: Path) -> SharedMemory:
         elif local := _LOCAL.match(parts[3]):
             function = local["function"]
             bytes_of[function] = bytes_of.get(function, 0) + int(parts[1], 16)
-    return SharedMemory(bytes_of, tuple(sorted(at - begin for at in guards if at >= begin)))
+    after = tuple(sorted(at - begin for at in guards if at >= begin))
+    return SharedMemory(bytes_of, after, tuple(sorted(own)))

@@ -24,7 +24,7 @@ from cudaops.domain.workload import (
     Workload,
 )
 from cudaops.executors.base import InputSet, Trial, Tried
-from cudaops.executors.cpu.build import BASELINE_ENTRY, shared_guards
+from cudaops.executors.cpu.build import BASELINE_ENTRY, own_variables, shared_guards
 from cudaops.executors.cpu.report import (
     Names,
     Report,
@@ -175,6 +175,9 @@ def _tried(
     task: Task, trials: Sequence[Trial], folders: Sequence[Path], first: int, limit_s: float
 ) -> list[Tried]:
     """Those from `first` on that one child came to."""
+    own = " ".join(f"{at}:{size}" for at, size in own_variables(task.executable))
+    if own:
+        task = task._replace(env={**task.env, "CUDAOPS_OWN": own})
     lines = [*_head(task), f"limit {limit_s:g}"]
     for trial, folder in zip(trials[first:], folders[first:], strict=True):
         lines.append(f"place {trial.inputs.shift_bytes}")
@@ -193,7 +196,8 @@ def _tried(
         outcome = fault or _ran(one, folder, 0.0, warnings)
         counted = [int(line[0]) for line in part.all("accesses")]
         reached = {int(line[0]): int(line[1]) for line in part.all("reached")}
-        found.append(Tried(outcome, counted[0] if counted else None, reached))
+        left = bool(part.all("kept"))
+        found.append(Tried(outcome, counted[0] if counted else None, reached, left))
     return found
 
 

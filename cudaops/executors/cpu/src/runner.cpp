@@ -86,7 +86,9 @@ class Runner {
 #ifdef CUDAOPS_INSTRUMENTED
     checker_launch_begin();
 #endif
+    std::string before = own_variables();
     run();
+    if (own_variables() != before) report("kept");
     limit(0);
 #ifdef CUDAOPS_INSTRUMENTED
     if (limit_s_ > 0) checker_launch_end();
@@ -104,6 +106,17 @@ class Runner {
     timer.it_value.tv_sec = (time_t)seconds;
     timer.it_value.tv_usec = (suseconds_t)((seconds - (double)timer.it_value.tv_sec) * 1e6);
     setitimer(ITIMER_PROF, &timer, nullptr);
+  }
+
+  // What stands in the variables that a rewrite brings along: "ADDRESS:BYTES ..." in CUDAOPS_OWN.
+  static std::string own_variables() {
+    std::string held;
+    const char* text = option("CUDAOPS_OWN");
+    for (char* end; text && *text; text = *end ? end + 1 : end) {
+      size_t at = strtoull(text, &end, 10), size = *end == ':' ? strtoull(end + 1, &end, 10) : 0;
+      held.append((const char*)at, size);
+    }
+    return held;
   }
 
   void run() {
