@@ -129,6 +129,7 @@ class ResultsOnly(Evaluating):
         return (
             compiled is not None
             and self._verified(self._subjects(compiled, self.bench.judged_of(self.rewrite)))
+            and self.on_the_domain()
             and all(
                 self._add(gate) for gate in islice(whole_program_gates(self.bench, self.rewrite), 1)
             )

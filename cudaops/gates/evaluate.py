@@ -177,9 +177,10 @@ class Evaluating:
         self.qualification = qualification_of(bench)
         if first:
             self.say(f"the oracle: {self.qualification.line}")
-        return self._verified(subjects) and self._on_the_domain()
+        return self._verified(subjects) and self.on_the_domain()
 
-    def _on_the_domain(self) -> bool:
+    def on_the_domain(self) -> bool:
+        """On drawn inputs: `correctness_domain`."""
         judged = domain_gate(self.bench, self.rewrite, self.say)
         self.failure = judged.misbehaved or self.failure
         return self._add(judged.gate)
