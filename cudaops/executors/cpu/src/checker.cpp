@@ -343,7 +343,11 @@ static const Allocation* allocation_of(Worker& w, uintptr_t a) {
 static inline bool needs_no_notes(const Worker& w, uintptr_t a, unsigned size) {
   if (w.allocations_known != version || depth() == Depth::Order) return false;
   for (const auto& r : w.recent)
-    if (a - r.begin < r.size) return !r.races && size <= r.size - (a - r.begin);
+    if (a - r.begin < r.size) {
+      if (r.races || size > r.size - (a - r.begin)) return false;
+      note_reach(r, a + size);
+      return true;
+    }
   return false;
 }
 
