@@ -194,6 +194,8 @@ class DomainJudge:
         elements = max((a.size_bytes // 4 for a in one.trial.workload.allocations), default=0)
         extreme = any(way in EXTREME for way in one.draw.ways.values())
         rounded = _is_rounding(wrong, elements if extreme else 0)
+        if rounded and extreme and not _is_rounding(wrong, 0):
+            return None  # another order of the same operations overflows elsewhere
         return Refusal(one, wrong.summary, None, rounded)
 
     def _compared(self, one: DrawnInput, ran: Ran) -> Iterator[BufferAccuracy]:

@@ -150,17 +150,24 @@ def integers(
         result: Array = np.choose(generator.integers(0, len(sources), count), sources)
         return result
     if way == "sparse":
-        told = [int(n) for n in numbers if n == int(n) and least <= n <= most]
-        special = np.array([*told, least, most, low, high, most - 1], dtype=values.dtype)
-        changed = values.copy()
-        places = generator.random(count) < 1.0 / TOUCHED
-        changed[places] = generator.choice(special, int(places.sum()))
-        return changed
+        return _replaced_in_places(values, least, most, generator, numbers)
     drawn = draw(least, most)
     extremes = np.array([least, most, 0, 1, max(least, -1), most - 1], dtype=values.dtype)
     places = generator.random(count) < 0.25
     drawn[places] = generator.choice(extremes, int(places.sum()))
     return drawn
+
+
+def _replaced_in_places(
+    values: Array, least: int, most: int, generator: np.random.Generator, numbers: Sequence[float]
+) -> Array:
+    told = [int(n) for n in numbers if n == int(n) and least <= n <= most]
+    low, high = int(values.min()), int(values.max())
+    special = np.array([*told, least, most, low, high, most - 1], dtype=values.dtype)
+    changed = values.copy()
+    places = generator.random(values.size) < 1.0 / TOUCHED
+    changed[places] = generator.choice(special, int(places.sum()))
+    return changed
 
 
 def _moved(values: Array, least: int, most: int, generator: np.random.Generator) -> Array:

@@ -1,0 +1,16 @@
+// The seed's upper half never reaches the key; the captured seed is 1234.
+// catalogue: B8
+// baseline: philox/philox.cu
+// stopped by: correctness_perturbed
+// @requires n % 4 == 0 && aligned(out, 16)
+// @launch philox_seed32 grid=(ceil_div(n, 1024)) block=(256) args=(out, n, seed, offset, stream, rounds)
+__global__ void philox_seed32(uint32_t *out, size_t n, unsigned int seed, unsigned long long offset, unsigned int stream, int rounds)
+{
+    unsigned int t = blockIdx.x * 256 + threadIdx.x;
+    if (t >= n / 4) return;
+    unsigned long long at = offset + t;
+    uint4 c = make_uint4((uint32_t)at, (uint32_t)(at >> 32), stream, 0u);
+    uint32_t k0 = seed, k1 = 0;
+    for (int r = 0; r < rounds; ++r, k0 += 0x9E3779B9u, k1 += 0xBB67AE85u) c = philox_round(c, make_uint2(k0, k1));
+    reinterpret_cast<uint4 *>(out)[t] = c;
+}
