@@ -104,10 +104,12 @@ class DomainJudge:
         kernel: Kernel,
         policy: Policy,
         folder: Path,
+        refused: Path,
         ways: Sequence[Run] = ON_PROCESSOR,
     ) -> None:
         """`executor`: where the references of the domain were made. `compiled`: the candidate,
-        built there."""
+        built there. `refused`: the folder that keeps an input on which it is wrong."""
+        self._refused_folder = refused
         self._ways = ways
         self._executor = executor
         self._compiled = compiled
@@ -227,7 +229,7 @@ class DomainJudge:
     def _kept(self, refusal: Refusal) -> Path:
         """A folder with the contents of this input, its arguments, and the right result."""
         one = refusal.on
-        folder = self._folder.parent.parent / "refused" / self._rewrite.id
+        folder = self._refused_folder
         remove(folder)
         folder.mkdir(parents=True)
         workload = one.trial.workload
@@ -285,7 +287,8 @@ def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) ->
     if known.builder is None or known.domain.problem is not None:
         return Judged(_without(known.domain.problem or ""))
     folder = bench.folder / "work" / f"domain-{rewrite.id}"
-    judge = DomainJudge(processor, compiled, rewrite, bench.kernel, bench.policy, folder)
+    refused = bench.folder / "refused" / rewrite.id
+    judge = DomainJudge(processor, compiled, rewrite, bench.kernel, bench.policy, folder, refused)
     judged = judge.judge(known.domain, known.builder.about(known.domain, rewrite.source))
     if judged.gate.passed and known.on_gpu:
         judged = _on_gpu(bench, rewrite, workload, known, judged)
@@ -302,8 +305,9 @@ def _on_gpu(
         return judged  # which `compile` has refused
     folder = bench.folder / "work" / f"domain-{rewrite.id}" / "gpu"
     judge = DomainJudge(
-        bench.executor, compiled, rewrite, bench.kernel, bench.policy, folder, ON_GPU
-    )
+        bench.executor, compiled, rewrite, bench.kernel, bench.policy, folder,
+        bench.folder / "refused" / rewrite.id, ON_GPU,
+    )  # fmt: skip
     there = judge.judge(known.domain._replace(inputs=known.on_gpu))
     if not there.gate.passed:
         return there

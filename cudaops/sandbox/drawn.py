@@ -25,6 +25,7 @@ from cudaops.executors.arrays import (
 )
 from cudaops.executors.base import Branches, Check, Executor, InputSet, Trial, Tried
 from cudaops.executors.compare import distance, non_finite_share, same_contents
+from cudaops.executors.cpu.order import SAME_L2
 from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
@@ -33,8 +34,6 @@ from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.shapes import ShapeFinder
 
-SAME_L2 = 1e-5
-"""Relative L2 distance up to which two orders of threads give the same: atomic sums round."""
 BACKGROUNDS = (0x3C, 0xC3)
 """Bytes that fill what is only written: as f32 0.011 and -391, as f64 1.6e-18 and -2.8e18."""
 LEAST_ACCESSES = 400_000
