@@ -177,10 +177,9 @@ class Evaluating:
         self.qualification = qualification_of(bench)
         if first:
             self.say(f"the oracle: {self.qualification.line}")
-        return self._verified(subjects) and self.on_the_domain()
+        return self._verified(subjects) and self._on_the_domain()
 
-    def on_the_domain(self) -> bool:
-        """On drawn inputs: `correctness_domain`."""
+    def _on_the_domain(self) -> bool:
         judged = domain_gate(self.bench, self.rewrite, self.say)
         self.failure = judged.misbehaved or self.failure
         return self._add(judged.gate)
@@ -190,7 +189,7 @@ class Evaluating:
 
     def right(self, compiled: Sequence[Compiled]) -> bool:
         """The checker and every result; nothing that is only needed to judge times is made."""
-        return self._verified(self._judged_subjects(compiled))
+        return self._verified(self._judged_subjects(compiled)) and self._on_the_domain()
 
     def right_on_captured(self, compiled: Sequence[Compiled], *, smallest: bool = False) -> bool:
         """The checker, and the result of the program's own inputs; none of the gates after them.
