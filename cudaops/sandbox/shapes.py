@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,11 +32,13 @@ from cudaops.sandbox.inputs import before_path
 
 LEAST_SIZE = 48
 """Integer arguments below this are no sizes that are made smaller: radii, channels, modes."""
-PRIMES = {1: (1009, 1013, 1019, 1021), 2: (61, 53, 67, 59), 3: (37, 29, 31, 41)}
-"""Sizes by how many there are: some thousand elements in all. Each occurs once, so that what is
-right for equal sizes alone shows."""
-ROUND = {1: 1024, 2: 64, 3: 32}
+PRIMES = ((1009, 1013, 1019, 1021), (61, 53, 67, 59), (37, 29, 31, 41))
+"""Sizes to try, the largest first: what one, two and three of them make some thousand elements of.
+Each occurs once, so that what is right for equal sizes alone shows."""
+ROUND = (1024, 64, 32)
 """The same for rewrites that want sizes which a power of two divides."""
+SMALL = 1_500_000
+"""Accesses of global memory that a smaller launch may make: sizes that make more are too large."""
 MOST_THREADS = 1 << 20
 """Of a launch whose grid stays as it was."""
 MOST_PREFIX_BYTES = 1 << 24
@@ -47,7 +49,11 @@ MOST_KEPT_BYTES = 1 << 20
 """Of a buffer in which the contents of memory say what is read: what of it a rewrite may read is
 not known, so more stays than the author's kernel reached."""
 EXPENSIVE = 20_000_000
-"""Accesses of a launch that is tried often; larger ones are tried on few inputs or not at all."""
+"""Accesses of a captured launch that is tried as well; a larger one is where nothing smaller is
+known, and on few inputs."""
+MOST_AT_ALL = 200_000_000
+LIMIT_S = 30.0
+"""Of one such launch, in seconds of the processor."""
 
 
 class Shape(NamedTuple):
@@ -91,7 +97,7 @@ class ShapeFinder:
                 (
                     s
                     for w, what in self._smaller(workload, style)
-                    if (s := self._tried(workload, w, what))
+                    if (s := self._tried(workload, w, what, SMALL))
                 ),
                 None,
             )
@@ -99,11 +105,13 @@ class ShapeFinder:
                 made = self._with_fewer_blocks(workload, made)
             if made is not None and all(made.workload.shape != s.workload.shape for s in found):
                 found.append(made)
-        whole = self._tried(workload, workload, "as captured", whole=True)
+        whole = self._tried(workload, workload, "as captured", EXPENSIVE, whole=True)
+        if whole is None and not found:
+            whole = self._tried(workload, workload, "as captured", MOST_AT_ALL, whole=True)
         if whole is not None and not found:
             fewer = self._with_fewer_blocks(workload, whole)
             found += [fewer] if fewer is not whole else []
-        if whole is not None and (whole.accesses <= EXPENSIVE or not found):
+        if whole is not None:
             found.append(whole)
         return tuple(found)
 
@@ -117,7 +125,7 @@ class ShapeFinder:
         smaller = shape.workload.model_copy(update={"grid": fewer})
         what = f"grid {fewer.x} x {fewer.y} x {fewer.z}"
         what = what if shape.is_captured else f"{shape.what}, {what}"
-        return self._tried(captured, smaller, what) or shape
+        return self._tried(captured, smaller, what, SMALL) or shape
 
     def _smaller(self, workload: Workload, style: str) -> Iterator[tuple[Workload, str]]:
         """Launches to try, the most different first."""
@@ -130,8 +138,12 @@ class ShapeFinder:
             and a.value >= LEAST_SIZE
             and a.name not in self.varied
         }
+        seen: set[tuple[int, ...]] = set()
         for chosen in _assignments(sizes, style):
             values = {**sizes, **chosen}
+            if tuple(values.values()) in seen:
+                continue
+            seen.add(tuple(values.values()))
             what = ", ".join(f"{name} {value}" for name, value in chosen.items())
             smaller = with_scalars(workload, chosen)
             for grid in _grids(workload, sizes, values):
@@ -140,23 +152,29 @@ class ShapeFinder:
                 yield smaller, what
 
     def _tried(
-        self, captured: Workload, workload: Workload, what: str, *, whole: bool = False
+        self,
+        captured: Workload,
+        workload: Workload,
+        what: str,
+        most_accesses: int,
+        *,
+        whole: bool = False,
     ) -> Shape | None:
         """The launch with buffers as large as it needs; None where the kernel does not bear it, or
         where more blocks would do more. A grid that stays as captured covers fewer elements too."""
         if whole and workload.size_bytes > MOST_WHOLE_BYTES:
             return None
         prefix = self._cut(workload, {} if whole else None)
-        ran = self._run([prefix], "try")[0]
+        ran = self._run([prefix], "try", most_accesses)[0]
         if not isinstance(ran.outcome, Ran) or ran.outcome.warnings or ran.accesses is None:
             return None
         reach = {} if whole else ran.reached_bytes
         kept = self._cut(prefix, reach or {})
-        if workload.grid != captured.grid and not self._is_complete(captured, kept):
+        if workload.grid != captured.grid and not self._is_complete(captured, kept, most_accesses):
             return None
         return Shape(kept, ran.accesses, what, whole)
 
-    def _is_complete(self, original: Workload, kept: Workload) -> bool:
+    def _is_complete(self, original: Workload, kept: Workload, most_accesses: int) -> bool:
         """Whether more blocks would leave the buffers, or change nothing in them."""
         grid, captured = kept.grid, original.grid
         more = []
@@ -165,7 +183,7 @@ class ShapeFinder:
             wider = {a: getattr(grid, a) for a in ("x", "y", "z")} | {axis: extent + 1}
             if axis == "x" or extent > 1 or getattr(captured, axis) > 1:
                 more.append(kept.model_copy(update={"grid": Dim3(**wider)}))
-        first, *others = self._run([kept, *more], "complete")
+        first, *others = self._run([kept, *more], "complete", 2 * most_accesses)
         if not isinstance(first.outcome, Ran):
             return False
         for other in others:
@@ -178,13 +196,16 @@ class ShapeFinder:
                 return False
         return True
 
-    def _run(self, launches: Sequence[Workload], name: str) -> tuple[Tried, ...]:
+    def _run(
+        self, launches: Sequence[Workload], name: str, most_accesses: int
+    ) -> tuple[Tried, ...]:
         trials = [Trial(w, baseline_plan(w), standing(w)) for w in launches]
         folder = self.folder / name
         remove(folder)
         return self.executor.run_trials(
-            self.compiled, trials, folder, check="memory", limit_s=10.0, timeout_s=60.0
-        )
+            self.compiled, trials, folder,
+            check="memory", most_accesses=most_accesses, limit_s=LIMIT_S, timeout_s=2 * LIMIT_S,
+        )  # fmt: skip
 
     def _cut(self, workload: Workload, reach: Mapping[int, int] | None) -> Workload:
         """With shorter buffers: as far as was reached, or a prefix where that is not known (None);
@@ -263,29 +284,31 @@ def standing(workload: Workload, poison: int = 0x3C) -> InputSet:
 
 def _assignments(sizes: Mapping[str, int], style: str) -> Iterator[dict[str, int]]:
     """Other values for all sizes, for those that are equal by one, in one proportion, and one size
-    at a time."""
+    at a time; first those that leave most."""
     if not sizes:
         return
-    kind = min(3, len(set(sizes)))
-    equal = list(dict.fromkeys(sizes.values()))
+    first = min(len(PRIMES), len(set(sizes.values()))) - 1
     if style == "round":
-        yield {n: min(v, ROUND[kind]) for n, v in sizes.items()}
-        yield _proportional(sizes, lambda v: max(32, v // 32 * 32))
+        for most in ROUND[first:]:
+            yield {n: min(v, most) for n, v in sizes.items()}
+        for most in ROUND[first:]:
+            yield _proportional(sizes, most, 32)
         return
-    primes = itertools.cycle(PRIMES[kind])
-    yield {n: min(v, p) for (n, v), p in zip(sizes.items(), primes, strict=False)}
-    by_value = dict(zip(equal, itertools.cycle(PRIMES[min(3, len(equal))]), strict=False))
-    yield {n: min(v, by_value[v]) for n, v in sizes.items()}
-    yield _proportional(sizes, lambda v: v)
+    for primes in PRIMES[first:]:
+        yield {n: min(v, p) for (n, v), p in zip(sizes.items(), itertools.cycle(primes))}
+        equal = dict(zip(dict.fromkeys(sizes.values()), itertools.cycle(primes)))
+        yield {n: min(v, equal[v]) for n, v in sizes.items()}
+        yield _proportional(sizes, primes[0], 1)
     if len(sizes) > 1:
-        for name, value in sizes.items():
-            yield {name: min(value, 1009)}
+        for primes in PRIMES:
+            for name, value in sizes.items():
+                yield {name: min(value, primes[0])}
 
 
-def _proportional(sizes: Mapping[str, int], rounded: Callable[[int], int]) -> dict[str, int]:
-    largest = max(sizes.values())
-    ratio = min(1.0, 1009 / largest)
-    return {n: max(1, rounded(int(v * ratio))) for n, v in sizes.items()}
+def _proportional(sizes: Mapping[str, int], most: int, unit: int) -> dict[str, int]:
+    """The largest becomes `most`; each a multiple of `unit`, but for what is smaller."""
+    ratio = min(1.0, most / max(sizes.values()))
+    return {n: max(min(v, unit), int(v * ratio) // unit * unit) for n, v in sizes.items()}
 
 
 def _grids(
