@@ -179,7 +179,7 @@ def round_wide_doubles(path: Path) -> None:
     )
 
     def nearest(values: Array) -> Array:
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):  # infinities and what is no number
             return values.astype("<f8")
 
     part = path.with_suffix(".part")

@@ -32,7 +32,7 @@ from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject, number_of, numbers_in
 from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_arguments
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
-from cudaops.sandbox.shapes import ShapeFinder
+from cudaops.sandbox.shapes import ShapeFinder, axes_of, with_a_block_more
 
 BACKGROUNDS = (0x3C, 0xC3)
 """Bytes that fill what is only written: as f32 0.011 and -391, as f64 1.6e-18 and -2.8e18."""
@@ -112,7 +112,6 @@ class DomainBuilder:
         self._batches = itertools.count()
         self._why: dict[str, str] = {}
         self._tried = 0
-        self._accesses = 0
         facts = subject.facts
         self._says_what_is_read = facts is not None and facts.touches_the_same
         self._own_habits: frozenset[str] | None = None
@@ -127,10 +126,12 @@ class DomainBuilder:
         shapes = finder.shapes(self._subject.workload)
         if not shapes:
             return Domain((), problem="the author's kernel does not run under the checker")
-        self._accesses = max(s.accesses for s in shapes)
         small = min(shapes, key=lambda s: s.accesses)
         captured = [self._drawing.draw(s) for s in shapes]
         found = self._borne(captured)
+        if not found:
+            why = next(iter(self._why.values()), UNSETTLED)
+            return Domain((), problem=f"on captured contents the author's kernel: {why}")
         self._own_habits = frozenset(h for one in found for h in one.habits)
         found += self._borne(self._drawing.probes(small))
         self._drawing.learn([one.draw for one in found])
@@ -178,15 +179,24 @@ class DomainBuilder:
     def _borne(self, draws: Sequence[Draw], *, remembers: bool = False) -> list[_Borne]:
         """Those on which the author's kernel is right, and settled. Where another background gives
         another result, what stands where it writes counts as an input (`remembers`)."""
-        if not draws:
-            return []
+        by_shape: dict[int, list[Draw]] = {}
+        for draw in draws:
+            by_shape.setdefault(id(draw.shape), []).append(draw)
+        return [
+            one
+            for alike in by_shape.values()
+            for one in self._borne_of_one_shape(alike, remembers=remembers)
+        ]
+
+    def _borne_of_one_shape(self, draws: Sequence[Draw], *, remembers: bool) -> list[_Borne]:
         batch = self._folder / f"batch-{next(self._batches)}"
+        most = max(LEAST_ACCESSES, GROWTH * draws[0].shape.accesses)
         made = [
             self._drawing.written(d, batch / f"in_{n:03d}", BACKGROUNDS[0], remembers=remembers)
             for n, d in enumerate(draws)
         ]
         self._tried += len(made)
-        first = self._ran([trial for trial, _ in made], batch / "first", check="full")
+        first = self._ran([trial for trial, _ in made], batch / "first", check="full", most=most)
         good: list[tuple[int, Ran]] = []
         for n, tried in enumerate(first):
             fault = _fault(tried.outcome, self._own_habits)
@@ -225,13 +235,8 @@ class DomainBuilder:
         grown = [n for n, v in draw.values.items() if v > number_of(draw.shape.workload, n)]
         if not self._says_what_is_read and any(self._drawing.is_size(name) for name in grown):
             return False
-        more = []
-        for axis in ("x", "y", "z"):
-            extent = getattr(w.grid, axis)
-            if axis == "x" or extent > 1:
-                grid = w.grid.model_copy(update={axis: extent + 1})
-                wider = w.model_copy(update={"grid": grid})
-                more.append(Trial(wider, baseline_plan(wider), trial.inputs))
+        wider = [with_a_block_more(w, axis) for axis in axes_of(w)]
+        more = [Trial(one, baseline_plan(one), trial.inputs) for one in wider]
         outcomes = [tried.outcome for tried in self._ran(more, folder, check="memory")]
         same = all(
             isinstance(one, Ran)
@@ -248,6 +253,7 @@ class DomainBuilder:
         *,
         check: Check = "none",
         last_first: bool = False,
+        most: int | None = None,
     ) -> tuple[Tried, ...]:
         return self._executor.run_trials(
             self._baseline.plain,
@@ -255,7 +261,7 @@ class DomainBuilder:
             folder,
             check=check,
             last_first=last_first,
-            most_accesses=max(LEAST_ACCESSES, GROWTH * self._accesses),
+            most_accesses=most,
             limit_s=LIMIT_S,
             timeout_s=ALL_S,
         )
@@ -266,9 +272,9 @@ class DomainBuilder:
             return
         batch = self._folder / f"batch-{next(self._batches)}"
         wide = self._widened(found, batch)
-        if any(
-            self._is_unrelated(one, outputs) for one, (outputs, _) in zip(found, wide, strict=True)
-        ):
+        pairs = list(zip(found, wide, strict=True))
+        if any(self._is_unrelated(one, outputs) for one, (outputs, _) in pairs):
+            self._baseline = self._baseline._replace(widened=None, wide_problem=UNRELATED)
             wide = [(None, UNRELATED)] * len(found)
         moved = [
             self._moved(found, batch / f"moved_{n}", units) for n, units in enumerate(MOVES_UNITS)

@@ -6,6 +6,8 @@ number that is passed, each variable of the module. A `Draw` says how each of th
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -44,8 +46,9 @@ LEAST_DRAWS = 6
 FEW_DRAWS = 3
 """Of one shape, whatever they cost; of one that is expensive."""
 MOST_PROBES = 160
-MOST_RECORDED = 80
-"""Other launches of the program that are looked at: what it does late, or seldom."""
+MOST_RECORDED = 256
+"""Other launches of the program that are looked at: what it does late, or seldom. A sort of 2^20
+numbers has 210 steps."""
 KEPT = 0.2
 """Chance of one thing to stay as captured in a draw."""
 NUMBER_MOVES = 0.3
@@ -161,8 +164,8 @@ class Drawing:
             if isinstance(a, ScalarArgument) and len(self._passed_values(a.name)) > 1
         )
         """Arguments that the program changes at all: none of them is a size."""
-        texts = [f.text for f in subject.program.files if f.path == subject.kernel.file]
-        self.numbers = numbers_in("\n".join([subject.kernel.text, *texts]))
+        around = [f.text for f in subject.program.files if f.path == subject.kernel.file]
+        self.numbers = numbers_in("\n".join([subject.kernel.text, *around]))
         self.tables = searched_tables(subject.workload, subject.facts)
         self._asks_nan = asks_for_nan(subject.kernel.text)
         self.ways: dict[str, list[Way]] = {}
@@ -200,21 +203,20 @@ class Drawing:
     def probes(self, shape: Shape, *, again: bool = False) -> list[Draw]:
         """One thing at a time; `again`: what another shape has not told, arguments, and integers
         that are as captured but for a few."""
-        probes = [] if again else [self.draw(shape)]
-        for item in self.items(shape.workload):
-            known = item.kind != "argument" and self.ways.get(item.name)
-            if again and known:
-                few = [way for way in FEW_MOVE if way in known]
-                probes += [self.draw(shape, {item.name: way}) for way in few for _ in range(2)]
-                continue
-            if item.kind == "argument":
-                values = self._other_values(shape, item)
-                probes += [self.draw(shape, values={item.name: value}) for value in values]
-                continue
-            values_now = contents_of(shape.workload, item)
-            ways = ways_of(item.element, values_now, asks_nan=self._asks_nan)
-            probes += [self.draw(shape, {item.name: way}) for way in ways]
-        return probes[:MOST_PROBES]
+        of_each = [self._probes_of(item, shape, again) for item in self.items(shape.workload)]
+        in_turn = itertools.chain.from_iterable(itertools.zip_longest(*of_each))
+        return [probe for probe in in_turn if probe is not None][:MOST_PROBES]
+
+    def _probes_of(self, item: Item, shape: Shape, again: bool) -> list[Draw]:
+        if item.kind == "argument":
+            values = self._other_values(shape, item)
+            return [self.draw(shape, values={item.name: value}) for value in values]
+        ways: Sequence[Way] = ways_of(
+            item.element, contents_of(shape.workload, item), asks_nan=self._asks_nan
+        )
+        if again and (known := self.ways.get(item.name)):
+            ways = [way for way in FEW_MOVE if way in known for _ in range(2)]
+        return [self.draw(shape, {item.name: way}) for way in ways]
 
     def learn(self, borne: Sequence[Draw]) -> None:
         """What single things may be."""
@@ -390,9 +392,28 @@ class Drawing:
             known += [2**31 - 1, 2**33 + 5, 2**30, -(2**31), 2**32 - 2]
         known = [*known, *_near(item, self.numbers)][:26]
         least, most = LIMITS.get(item.element, (-np.inf, np.inf))
-        if item.element not in FLOATING and self.is_size(item.name):
-            least = max(least, 0)  # nobody launches for less than nothing
+        if item.element not in FLOATING and value >= 0:
+            least = max(least, self._least(item.name))
         return [v for v in dict.fromkeys(known) if v != value and least <= v <= most]
+
+    def _least(self, name: str) -> float:
+        """What an integer argument is at least: nobody launches blocks for nothing, nor a loop up
+        to less than nothing."""
+        w, value = self.subject.workload, number_of(self.subject.workload, name)
+        if not self.is_size(name) and not self._is_bound(name):
+            return -np.inf
+        axes = ((getattr(w.grid, a), getattr(w.block, a)) for a in "xyz")
+        of_grid = any(
+            blocks in (value, math.ceil(value / threads)) and (blocks > 1 or value >= LEAST_SIZE)
+            for blocks, threads in axes
+        )
+        return 1 if of_grid else 0
+
+    def _is_bound(self, name: str) -> bool:
+        """Whether the kernel compares an argument with anything but a number."""
+        text = _COMMENT.sub(" ", self.subject.kernel.text)
+        left, right = rf"[\w\])]\s*[<>]=?\s*{name}\b", rf"\b{name}\s*[<>]=?\s*[^\d\s<>=-]"
+        return bool(re.search(left, text) or re.search(right, text))
 
     def is_size(self, name: str) -> bool:
         """Whether an integer argument may say how much there is."""

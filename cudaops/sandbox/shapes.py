@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.base import Dim3
-from cudaops.domain.execution import Compiled, Ran
+from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.workload import (
     ELEMENT_BYTES,
     FLOATING,
@@ -116,16 +116,30 @@ class ShapeFinder:
         return tuple(found)
 
     def _with_fewer_blocks(self, captured: Workload, shape: Shape) -> Shape:
-        """The same with a part of the captured grid, where a block more leaves the buffers: then it
-        is the grid that says how much there is."""
-        g = shape.workload.grid
-        fewer = Dim3(x=_fewer(g.x), y=_fewer(g.y), z=_fewer(g.z))
-        if g != captured.grid or fewer == g:
+        """The same with a part of the captured grid, along the axes where a block more leaves the
+        buffers: there it is the grid that says how much there is, and no argument."""
+        w, g = shape.workload, shape.workload.grid
+        if g != captured.grid:
             return shape
-        smaller = shape.workload.model_copy(update={"grid": fewer})
+        axes = [axis for axis in axes_of(w) if _fewer(getattr(g, axis)) < getattr(g, axis)]
+        ran = self._run(
+            [with_a_block_more(w, axis) for axis in axes], "more blocks", 2 * shape.accesses
+        )
+        free = [
+            axis
+            for axis, one in zip(axes, ran, strict=True)
+            if isinstance(one.outcome, Misbehaved) and one.outcome.what == "out_of_bounds"
+        ]
+        if not free:
+            return shape
+        fewer = g.model_copy(update={axis: _fewer(getattr(g, axis)) for axis in free})
+        smaller = w.model_copy(update={"grid": fewer})
+        ran = self._run([smaller], "fewer blocks", SMALL)
+        if not isinstance(ran[0].outcome, Ran) or ran[0].accesses is None:
+            return shape
         what = f"grid {fewer.x} x {fewer.y} x {fewer.z}"
         what = what if shape.is_captured else f"{shape.what}, {what}"
-        return self._tried(captured, smaller, what, SMALL) or shape
+        return Shape(self._cut(smaller, ran[0].reached_bytes), ran[0].accesses, what)
 
     def _smaller(self, workload: Workload, style: str) -> Iterator[tuple[Workload, str]]:
         """Launches to try, the most different first."""
@@ -169,32 +183,26 @@ class ShapeFinder:
         if not isinstance(ran.outcome, Ran) or ran.outcome.warnings or ran.accesses is None:
             return None
         reach = {} if whole else ran.reached_bytes
-        kept = self._cut(prefix, reach or {})
-        if workload.grid != captured.grid and not self._is_complete(captured, kept, most_accesses):
+        if workload.grid != captured.grid and not self._is_complete(
+            captured, prefix, most_accesses
+        ):
             return None
+        kept = self._cut(prefix, reach or {})
         return Shape(kept, ran.accesses, what, whole)
 
-    def _is_complete(self, original: Workload, kept: Workload, most_accesses: int) -> bool:
-        """Whether more blocks would leave the buffers, or change nothing in them."""
-        grid, captured = kept.grid, original.grid
-        more = []
-        for axis in ("x", "y", "z"):
-            extent = getattr(grid, axis)
-            wider = {a: getattr(grid, a) for a in ("x", "y", "z")} | {axis: extent + 1}
-            if axis == "x" or extent > 1 or getattr(captured, axis) > 1:
-                more.append(kept.model_copy(update={"grid": Dim3(**wider)}))
-        first, *others = self._run([kept, *more], "complete", 2 * most_accesses)
-        if not isinstance(first.outcome, Ran):
-            return False
-        for other in others:
-            if not isinstance(other.outcome, Ran):
-                continue
-            if any(
-                not same_contents(first.outcome.outputs[i], other.outcome.outputs[i])
-                for i in first.outcome.outputs
-            ):
-                return False
-        return True
+    def _is_complete(self, captured: Workload, launch: Workload, most_accesses: int) -> bool:
+        """Whether more blocks would change nothing: an argument says how much there is. The buffers
+        are larger than the launch needs."""
+        wider = [with_a_block_more(launch, axis) for axis in axes_of(captured)]
+        outcomes = [
+            one.outcome for one in self._run([launch, *wider], "complete", 2 * most_accesses)
+        ]
+        first = outcomes[0]
+        return isinstance(first, Ran) and all(
+            isinstance(one, Ran)
+            and all(same_contents(path, one.outputs[i]) for i, path in first.outputs.items())
+            for one in outcomes
+        )
 
     def _run(
         self, launches: Sequence[Workload], name: str, most_accesses: int
@@ -348,6 +356,17 @@ def _per_block(threads: int, volume: int) -> list[int]:
     powers = [2**k for k in range(6)]
     found = {threads * p for p in powers} | {volume * p for p in powers} | set(powers)
     return sorted(found | {max(1, threads // 32)})
+
+
+def axes_of(workload: Workload) -> list[str]:
+    """Those along which there are blocks, x in any case."""
+    return [a for a in ("x", "y", "z") if a == "x" or getattr(workload.grid, a) > 1]
+
+
+def with_a_block_more(workload: Workload, axis: str) -> Workload:
+    """The launch with a block more along an axis."""
+    grid = workload.grid.model_copy(update={axis: getattr(workload.grid, axis) + 1})
+    return workload.model_copy(update={"grid": grid})
 
 
 def _fewer(extent: int) -> int:

@@ -19,7 +19,7 @@ Way = Literal[
     "captured", "touched", "permuted", "reversed", "resampled", "between", "ties", "least", "most",
     "flags", "sparse", "mixed", "ascending", "steps", "small", "both_signs", "any", "near",
     "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros", "one_large",
-    "offset", "scaled", "infinite", "not_a_number", "huge", "nothing",
+    "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
@@ -30,7 +30,7 @@ INTEGER_WAYS: tuple[Way, ...] = (
 """Those of integers, in order of what they show."""
 FLOAT_WAYS: tuple[Way, ...] = (
     "signed", "magnitudes", "positive", "integers", "near", "ties", "zeros", "one_large", "offset",
-    "permuted", "ascending", "equal", "scaled", "widest", "huge", "nothing", "infinite",
+    "permuted", "ascending", "equal", "scaled", "widest", "large", "huge", "nothing", "infinite",
 )  # fmt: skip
 """Those of floating values, likewise."""
 EXACT_WAYS: frozenset[Way] = frozenset({"integers", "ties", "equal", "nothing"})
@@ -53,6 +53,13 @@ SMALLEST_NORMAL: dict[Element, float] = {
 }  # fmt: skip
 LARGEST_EXPONENT: dict[Element, int] = {"f16": 15, "bf16": 127, "f32": 127, "f64": 1023}
 """Source of both: IEEE 754-2019 table 3.5; bfloat16 has the exponents of float32."""
+SUMMED: dict[Element, int] = {"f16": 4, "bf16": 12, "f32": 12, "f64": 12}
+"""Sums of two to this many values of `large` stay in range, in whatever order; squares do not."""
+LARGEST: dict[Element, float] = {
+    "f16": 65504.0, "bf16": 255 * 2.0**120, "f32": float(np.finfo(np.float32).max),
+    "f64": float(np.finfo(np.float64).max),
+}  # fmt: skip
+"""What is finite; what is drawn beyond it becomes this."""
 LIMITS: dict[Element, tuple[int, int]] = {
     "i8": (-(2**7), 2**7 - 1), "u8": (0, 2**8 - 1), "i16": (-(2**15), 2**15 - 1),
     "u16": (0, 2**16 - 1), "i32": (-(2**31), 2**31 - 1), "u32": (0, 2**32 - 1),
@@ -85,7 +92,9 @@ def varied(
         return values
     if element in FLOATING:
         with np.errstate(over="ignore"):
-            return floats(way, element, values, generator, numbers)
+            drawn = floats(way, element, values, generator, numbers)
+        largest = LARGEST[element]
+        return np.where(np.isfinite(drawn), np.clip(drawn, -largest, largest), drawn)
     return integers(way, element, values, generator, numbers)
 
 
@@ -211,8 +220,8 @@ def floats(
         return normal + OFFSET if element in ("f32", "f64") else normal + 16.0
     if way == "nothing":
         return np.zeros(count)
-    if way == "huge":
-        reach = LARGEST_EXPONENT[element]
+    if way in ("large", "huge"):
+        reach = LARGEST_EXPONENT[element] - (SUMMED[element] if way == "large" else 0)
         large = np.exp2(generator.uniform(reach - 5, reach, count))
         return np.where(generator.random(count) < 0.5, large, -large)
     if way in ("magnitudes", "widest"):

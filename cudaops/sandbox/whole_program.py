@@ -127,13 +127,14 @@ def _printed(
         return _Printed(False, text, {})
     rtol = bench.policy.rtol_program
     compare = partial(compare_printed, author.stdout, ran.stdout, rtol, times_itself=times_itself)
-    beside = AuthorsOutput(others=(run.captured.stdout,), clocked=runs.sets_clocks)
+    others = () if run.captured.paused else (run.captured.stdout,)
+    beside = AuthorsOutput(others=others, clocked=runs.sets_clocks)
     printed = compare(beside)
     further = runs.others(run)
     while not printed.matches and (other := next(further, "")):
         beside = beside._replace(others=(*beside.others, other))
         printed = compare(beside)
-    if not printed.matches and beside.clocked and len(beside.others) == 1:
+    if not printed.matches and beside.clocked and len(beside.others) <= 1:
         beside = beside._replace(clocked=False)
         printed = compare(beside)
     if not printed.matches and math.isfinite(printed.worst_relative_difference):

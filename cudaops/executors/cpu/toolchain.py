@@ -44,9 +44,11 @@ BASE_FLAGS = ("-std=gnu++17", "-fno-pie", "-fno-strict-aliasing", "-fno-builtin-
 INSTRUMENTED_FLAGS = (
     "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "-g", "-gdwarf-4",
     "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-fno-tree-sra",
-    "-fno-optimize-sibling-calls", "-DCUDAOPS_INSTRUMENTED",
+    "-fno-optimize-sibling-calls", "-fno-crossjumping", "-fno-tree-tail-merge",
+    "-DCUDAOPS_INSTRUMENTED",
 )  # fmt: skip
-"""Every access keeps its author's width: nothing is vectorised, and vector types stay whole."""
+"""Every access keeps its author's width: nothing is vectorised, and vector types stay whole. Nor do
+accesses that stand in two places of the text become one."""
 ASKED_FLAGS = ("-fsanitize=alignment,shift-exponent,float-cast-overflow",)
 """Of `checked` alone: g++ tests each address against the type that is accessed there, counts of
 shifts and conversions of floats, and what `cpu/src/alignment.cpp` and `arithmetic.cpp` define is

@@ -50,7 +50,7 @@ __global__ void fast(const float* A, const float* B, float* C, int N) {
 """
 BODY = {
     "race": "__shared__ float s[256]; s[t] = A[t]; C[i * 256 + t] = s[t ^ 64];",
-    "barrier": "if (t < 100) __syncthreads(); else __syncthreads_or(0); C[i * 256 + t] = 1;",
+    "barrier": "if (t < 100) __syncthreads(); C[i * 256 + t] = 1;",
     "unwritten": "__shared__ float s[256]; if (t < 128) s[t] = 1; __syncthreads();"
     " C[i * 256 + t] = s[t];",
     "past the end": "C[i * 256 + t + 1] = 1;",
@@ -177,7 +177,8 @@ class TestOnTheProcessor:
 // @launch use grid=(N, 4) block=(N) args=(where, C, N)
 __global__ void fill(int* where, int N) { where[threadIdx.x] = N - 1 - threadIdx.x; }
 __global__ void use(const int* where, float* C, int N) {
-  C[N * N - 4 * (blockIdx.x + 1) + where[threadIdx.x] / 64] = 1.0f;
+  if (threadIdx.x % 64 == 0 && blockIdx.y == 0)
+    C[N * N - 4 * (blockIdx.x + 1) + where[threadIdx.x] / 64] = 1.0f;
 }
 """
         good = subject(cpu_executor, small, source, tmp_path)
@@ -191,7 +192,7 @@ __global__ void use(const int* where, float* C, int N) {
             cpu_executor, small, source.replace("N - 1 - threadIdx", "N + threadIdx"), tmp_path
         )
         fault = fault_of(checker.check(bad, "full"))
-        assert str(fault.location) == "candidate.cu:6"
+        assert str(fault.location) == "candidate.cu:7"
         assert "past the end of allocation C" in fault.message
 
     def test_a_race_in_the_second_launch(

@@ -102,6 +102,8 @@ class thread_block_tile : public lane_group {
  public:
   thread_block_tile()
       : lane_group((Size == 32 ? ~0u : (1u << (Size & 31)) - 1) << (cudaops::lane() & ~(Size - 1))) {}
+  template <class Other>
+  thread_block_tile(const thread_block_tile<Size, Other>&) : thread_block_tile() {}
   static constexpr unsigned size() { return Size; }
   static constexpr unsigned num_threads() { return Size; }
   static unsigned thread_rank() { return cudaops::lane() & (Size - 1); }

@@ -394,6 +394,39 @@ static bool lockstep_reaches(Worker& w, uintptr_t a) {
 }
 #endif
 
+// Threads that have ended are not waited for at a barrier (scheduler.cpp). Those that return before it
+// are fine; those that go past it are not, and are told by this: their last access is one that the
+// threads which waited make behind the barrier, and not before.
+static inline uint64_t place_bit(const void* pc) { return 1ull << (((uintptr_t)pc >> 1) * 0x9e3779b97f4a7c15ull >> 58); }
+
+static void went_past_a_barrier(const Worker& w, const void* pc) {
+  for (unsigned i = 0; i < w.past_count; ++i)
+    if (w.past[i] == pc && first_time(found_barriers, w.passed_barrier, nullptr))
+      warn("divergent_barrier", w.passed_barrier, pc,
+           "%u of the %u threads of block (%u,%u,%u) do not come to this barrier and go on to @OTHER@", w.past_threads,
+           w.threads, blockIdx.x, blockIdx.y, blockIdx.z);
+}
+
+static inline void note_place(Worker& w, const void* pc) {
+  w.last_place[w.current] = pc;
+  w.places[w.current] |= place_bit(pc);
+  if (__builtin_expect(w.past_count, 0)) went_past_a_barrier(w, pc);
+}
+
+static void look_past_barrier(Worker& w, const void* site) {
+  w.past_count = 0, w.past_threads = w.threads - w.live, w.passed_barrier = site;
+  if (w.live == w.threads) return;
+  uint64_t before = 0;
+  for (unsigned t = 0; t < w.threads; ++t)
+    if (w.at_barrier[t >> 6] >> (t & 63) & 1) before |= w.places[t];
+  for (unsigned t = 0; t < w.threads && w.past_count < Worker::most_past; ++t) {
+    const void* place = w.last_place[t];
+    bool waits = w.at_barrier[t >> 6] >> (t & 63) & 1;
+    if (waits || !place || before & place_bit(place)) continue;
+    if (std::find(w.past, w.past + w.past_count, place) == w.past + w.past_count) w.past[w.past_count++] = place;
+  }
+}
+
 static inline void access(const void* p, unsigned size, bool write, bool atomic, const void* pc, bool is_volatile = false) {
   Worker* w = worker;
   if (!w || !w->in_kernel) return;
@@ -405,6 +438,7 @@ static inline void access(const void* p, unsigned size, bool write, bool atomic,
     stop_astray(a, size, write, atomic, pc);
   }
   if (size == 1 && shared_guard_count && at_shared_guard(*w, a)) return;
+  if (depth() == Depth::Full) note_place(*w, pc);
 #ifdef CUDAOPS_LOCKSTEP
   if (lockstep_reaches(*w, a)) wait_for_warp(pc);
   return;
@@ -440,6 +474,9 @@ void checker_block_begin(Worker& w) {
       std::memset(w.warps[i].clock, 0, sizeof w.warps[i].clock);
       std::memset(w.warps[i].known, 0, sizeof w.warps[i].known);
     }
+  std::fill_n(w.last_place, w.threads, nullptr);
+  std::fill_n(w.places, w.threads, 0);
+  w.past_count = 0;
   races_block_begin(w);
 #ifdef CUDAOPS_TRACE
   if (trace_on) trace::begin_block(w.block_linear, w.threads);
@@ -478,6 +515,7 @@ void checker_barrier(Worker& w) {
            "threads of block (%u,%u,%u) wait here while others wait at the barrier at @OTHER@", blockIdx.x, blockIdx.y,
            blockIdx.z);
   }
+  look_past_barrier(w, site);
 }
 
 // The lanes of a warp operation learn of everything that any of them did or had learned before.

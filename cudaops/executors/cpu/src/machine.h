@@ -129,6 +129,13 @@ struct Worker {
   uint64_t stamp = 1, block_stamp = 1;
   struct Races* races = nullptr;    // what the block knows of others
   uintptr_t acquires = 0;           // address that the last access read atomically, until the next one
+  // Where each thread made its last access, and a bit for each place where it has made one.
+  const void* last_place[max_threads];
+  uint64_t places[max_threads];
+  static constexpr unsigned most_past = 8;
+  const void* past[most_past];      // where threads made their last access that did not come to a barrier
+  const void* passed_barrier = nullptr;
+  unsigned past_count = 0, past_threads = 0;
 #endif
 };
 

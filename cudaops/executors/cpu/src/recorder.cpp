@@ -197,7 +197,7 @@ class ProgramRecorder : public Recorder {
       report("usage\t%d\t%lu\t%.9g\t%d\t%lu\t%lu", c.id, c.launches,
              c.ran ? c.seconds / (double)c.ran * (double)c.launches : 0.0, (int)c.recorded, c.first, c.followed);
     for (auto& [key, c] : configurations_)
-      if (!c.recorded && !c.also.empty()) report("also\t%s\t%s", c.kernel.c_str(), c.also.c_str());
+      if (c.launches && !c.recorded && !c.also.empty()) report("also\t%s\t%s", c.kernel.c_str(), c.also.c_str());
     for (auto& [key, c] : configurations_) {
       unsigned long timed = c.timed.count();
       if (c.recorded) report("timed\t%d\t%lu", c.id, timed);

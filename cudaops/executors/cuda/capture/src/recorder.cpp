@@ -438,7 +438,7 @@ class Recorder {
       if (c.recorded)  // of the others nobody asks
         lines += line("usage\t%d\t%lu\t%.9g\t1\t%lu\t%lu", c.id, c.launches, c.estimate(), c.first, c.followed) +
                  line("timed\t%d\t%lu", c.id, counted);
-      else if (!c.also.empty())
+      else if (c.launches && !c.also.empty())
         lines += "also\t" + c.kernel->name + "\t" + c.also + "\n";
     }
     for (auto& [name, kernel] : kernels_) {

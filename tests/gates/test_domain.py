@@ -1,0 +1,109 @@
+"""Gate `correctness_domain`: what one run of a program shows is not what its kernel takes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cudaops.domain.judgement import Gate, Policy
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.gates.domain import domain_gate
+from cudaops.program.parse import load_program
+from cudaops.program.plans import make_rewrite
+from cudaops.sandbox.workbench import Workbench, open_workbench
+
+PROGRAM = """
+#include <cstdio>
+#include <cuda_runtime.h>
+__constant__ float weight[2];
+__global__ void f(const int* start, const unsigned char* live, const float* x, float* y, int rows,
+                  int mode) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= rows) return;
+    float sum = 0.0f;
+    for (int k = start[r]; k < start[r + 1]; ++k)
+        if (live[k]) sum += x[k];
+    y[r] = (mode == 2 ? weight[1] : weight[0]) * sum;
+}
+int main() {
+    const int rows = 500, all = 4 * rows;
+    static int s[rows + 1];
+    static unsigned char l[all];
+    static float h[all];
+    float w[2] = {0.5f, 2.0f};
+    for (int i = 0; i <= rows; ++i) s[i] = 4 * i;
+    for (int i = 0; i < all; ++i) l[i] = 1, h[i] = 1 + i % 7;
+    int* ds; unsigned char* dl; float *dx, *dy;
+    cudaMalloc(&ds, sizeof s); cudaMalloc(&dl, sizeof l);
+    cudaMalloc(&dx, sizeof h); cudaMalloc(&dy, rows * 4);
+    cudaMemcpy(ds, s, sizeof s, cudaMemcpyHostToDevice);
+    cudaMemcpy(dl, l, sizeof l, cudaMemcpyHostToDevice);
+    cudaMemcpy(dx, h, sizeof h, cudaMemcpyHostToDevice);
+    cudaMemcpyToSymbol(weight, w, sizeof w);
+    f<<<(rows + 127) / 128, 128>>>(ds, dl, dx, dy, rows, 1);
+    cudaMemcpy(h, dy, rows * 4, cudaMemcpyDeviceToHost);
+    printf("%f\\n", h[3]);
+}
+"""
+HEAD = """// @launch g grid=(ceil_div(rows, 64)) block=(64) args=(start, live, x, y, rows, mode)
+__global__ void g(const int* start, const unsigned char* live, const float* x, float* y, int rows,
+                  int mode) {
+    int r = blockIdx.x * 64 + threadIdx.x;
+    if (r >= rows) return;
+    int first = start[r], last = start[r + 1];
+    float sum = 0.0f;
+"""
+SUM = "    for (int k = last - 1; k >= first; --k) sum += live[k] ? x[k] : 0.0f;\n"
+END = "    y[r] = weight[mode == 2] * sum;\n}\n"
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    folder = tmp_path_factory.mktemp("domain")
+    (folder / "f.cu").write_text(PROGRAM)
+    executor = CpuExecutor("A10", folder / "cache", program_folder=folder)
+    return open_workbench(
+        load_program(folder / "f.cu"), None, (), executor, Policy(seed=7), folder / "run",
+        sm_arch="sm_86", timeout_s=60.0,
+    )  # fmt: skip
+
+
+def judged(bench: Workbench, body: str) -> Gate:
+    return domain_gate(bench, make_rewrite(HEAD + body, "test", "test", "test")).gate
+
+
+def test_an_honest_rewrite_passes_and_the_claim_says_how_far_it_goes(bench: Workbench) -> None:
+    gate = judged(bench, SUM + END)
+    assert gate.passed, gate.summary
+    assert gate.numbers["inputs"] > 50
+    assert gate.numbers["author_branches_reached"] == gate.numbers["author_branches"] > 0
+    assert "assumed: nothing" in gate.summary
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        ("    for (int k = 4 * r; k < 4 * r + 4; ++k) sum += live[k] ? x[k] : 0.0f;\n" + END, ""),
+        ("    for (int k = first; k < last; ++k) sum += x[k];\n" + END, "live"),
+        (SUM + "    y[r] = 0.5f * sum;\n}\n", ""),
+        (SUM + "    y[r] = weight[0] * sum;\n}\n", "mode 2"),
+    ],
+    ids=["rows of one length", "mask", "constant memory", "scalar"],
+)
+def test_what_the_captured_run_hides(bench: Workbench, body: str, named: str) -> None:
+    gate = judged(bench, body)
+    assert not gate.passed
+    assert named in gate.summary
+    kept = Path(gate.summary.rpartition(" is kept in ")[2].removesuffix(")"))
+    told = json.loads((kept / "input.json").read_text("utf-8"))
+    assert told["arguments"].keys() == {"rows", "mode"}
+    assert (kept / "y.right.bin").stat().st_size > 0
+
+
+def test_the_small_launches_have_sizes_that_nothing_divides(bench: Workbench) -> None:
+    judged(bench, SUM + END)
+    (known,) = bench.domains.values()
+    assert len(known.domain.shapes) > 1
+    assert known.domain.drawn >= len(known.domain.inputs)

@@ -1,0 +1,64 @@
+"""Ways in which contents may be others keep what they promise."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import numpy as np
+import pytest
+
+from cudaops.domain.workload import FLOATING, Element
+from cudaops.executors.arrays import decoded
+from cudaops.sandbox.draws import asks_for_nan, numbers_in
+from cudaops.sandbox.inputs import ascends
+from cudaops.sandbox.variations import LIMITS, integers, varied, ways_of
+
+OFFSETS = np.array([0, 5, 5, 9, 20, 41, 60, 60, 99, 120], np.int32)
+
+
+@pytest.mark.parametrize("element", sorted(set(get_args(Element)) - {"opaque"}))
+def test_every_way_gives_as_many_values_of_the_type(element: Element) -> None:
+    generator = np.random.default_rng(1)
+    values = np.arange(64).astype(decoded(np.zeros(8, np.uint8), element).dtype)
+    values %= 2 if element == "bool" else 64
+    for way in ways_of(element, values, asks_nan=True):
+        drawn = varied(way, element, values, generator, (3.0, 0.5, 2.0**40))
+        assert drawn.shape == values.shape, way
+        if element not in FLOATING:
+            least, most = LIMITS[element]
+            assert drawn.dtype == values.dtype, way
+            assert least <= int(drawn.min()), way
+            assert int(drawn.max()) <= most, way
+
+
+@pytest.mark.parametrize("way", ["ascending", "steps"])
+def test_offsets_stay_offsets(way: str) -> None:
+    for seed in range(50):
+        drawn = integers(way, "i32", OFFSETS, np.random.default_rng(seed))  # type: ignore[arg-type]
+        assert (drawn[0], drawn[-1]) == (0, 120)
+        assert (np.diff(drawn) >= 0).all()
+
+
+def test_steps_leave_segments_empty() -> None:
+    drawn = integers("steps", "i32", OFFSETS, np.random.default_rng(0))
+    assert (np.diff(drawn) == 0).any()
+
+
+def test_numbers_of_a_text() -> None:
+    text = "if (x > 20.f) y = a[3] * 1e-6f; // 77\n#define ERASED 0xFFFFFFFEu\n"
+    assert numbers_in(text) == (20.0, 3.0, 1e-6, 4294967294.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [("isnan(v) ? 0 : v", True), ("v != v", True), ("v != w", False), ("// isnan", False)],
+)
+def test_who_asks_for_what_is_no_number(text: str, asks: bool) -> None:
+    assert asks_for_nan(text) is asks
+
+
+def test_order() -> None:
+    assert ascends(OFFSETS)
+    assert not ascends(OFFSETS[::-1])
+    assert not ascends(np.zeros(20, np.int32)), "all the same"
+    assert not ascends(np.arange(3)), "too few to mean anything"
