@@ -60,7 +60,7 @@ def check_envelope(
     items = [Item("format", "ok", envelope.format), _signature(envelope, wanted, known)]
     record = envelope.record
     if isinstance(record, Certificate):
-        items += [_judgement(record), _policy(record), _oracle(record)]
+        items += [_judgement(record), _inputs(record), _policy(record), _oracle(record)]
         items += _files(record, run_folder(folder))
     elif isinstance(record, Confirmation):
         items.append(Item("result", "ok", f"{record.result}: {record.reason}"))
@@ -99,6 +99,12 @@ def _judgement(certificate: Certificate) -> Item:
     if certificate.cudaops_version != __version__:
         text += f" (written by cudaops {certificate.cudaops_version}, judged by {__version__})"
     return Item("judgement", "failed", f"CONTRADICTS ITSELF: {text}")
+
+
+def _inputs(certificate: Certificate) -> Item:
+    """On how many drawn inputs the rewrite was right, and what was assumed."""
+    gate = certificate.judgement.gate("correctness_domain")
+    return Item("inputs", "ok", "none were drawn" if gate is None else gate.summary)
 
 
 def _policy(certificate: Certificate) -> Item:

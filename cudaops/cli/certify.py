@@ -14,6 +14,7 @@ from cudaops.domain.options import ExecutorChoice, ExecutorOptions, TrustOptions
 from cudaops.domain.run import RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.graph.placing import place
+from cudaops.reports.quantities import one_line
 from cudaops.reports.terminal import Progress
 from cudaops.settings import Settings, load_settings
 
@@ -54,7 +55,7 @@ def check(
     known = None if own is None else KnownKey(own, whose)
     items = check_envelope(envelope, file.absolute().parent, wanted=wanted, known=known)
     for item in items:
-        typer.echo(item.line)
+        typer.echo(one_line(item.line, 4000))
     if first_problem(items) is not None:
         raise typer.Exit(FAILED)
 

@@ -20,7 +20,7 @@
 | `nvcc_compile` | `cudaops/sandbox/whole_program.py` |
 | `reference` | `cudaops/gates/reference.py` |
 | `isolation` | `cudaops/gates/isolation.py` |
-| `handed_in` | `cudaops/sandbox/whole_program.py`, for `cudaops/graph/handed_in.py` |
+| `handed_in` | `cudaops/sandbox/whole_program.py`, for `cudaops/gates/handed_in.py` |
 | `speedup` | `cudaops/domain/judge.py` |
 | `remeasured` | `cudaops/domain/judge.py` |
 | `review` | `cudaops/graph/nodes.py` |

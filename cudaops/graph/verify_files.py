@@ -19,9 +19,9 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Progress
 from cudaops.errors import InputError, PlanError
 from cudaops.gates.evaluate import evaluate
+from cudaops.gates.handed_in import HandedIn, with_the_rest
 from cudaops.graph.events import EventLog, judgement_data
 from cudaops.graph.folder import CANDIDATE, write_iteration
-from cudaops.graph.handed_in import HandedIn, look_at, notices_of
 from cudaops.graph.state import State
 from cudaops.program.candidate import FILE
 from cudaops.program.launches import find_launches
@@ -57,15 +57,10 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
         tell(_placed(progress, place))
 
     evaluation = evaluate(bench, rewrite, bench.policy.min_speedup, say)
-    gates = tuple(_placed(gate, place) for gate in evaluation.gates)
     notices: list[str] = []
     if given is not None:
-        looked = None
-        if evaluation.judged(bench.policy, released=True).outcome != "rejected":
-            looked = look_at(bench, given, say)
-            say(looked.gate)
-            gates = (*gates, looked.gate)
-        notices = notices_of(bench, given, looked)
+        evaluation, notices = with_the_rest(bench, given, evaluation, bench.policy, say)
+    gates = tuple(_placed(gate, place) for gate in evaluation.gates)
     evaluation = evaluation.model_copy(update={"gates": gates})
     judgement = evaluation.judged(bench.policy)
     attempt = attempt_of(evaluation, judgement, 1)

@@ -18,6 +18,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunRecord, Say
 from cudaops.errors import InputError
 from cudaops.gates.evaluate import evaluate
+from cudaops.gates.handed_in import HandedIn, with_the_rest
 from cudaops.mcp_servers.calls import Level, in_thread, log, progress, replaces, with_options, works
 from cudaops.mcp_servers.opening import RaisedBarOptions
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
@@ -71,6 +72,8 @@ class Judged(Record):
     empty where no results were compared."""
     failure: CompileFailed | Misbehaved | None = None
     """What the rewrite did wrong, where a gate failed because of it."""
+    notices: tuple[str, ...] = ()
+    """Of a whole program: what of it was judged and what was not."""
     evaluation: Evaluation | None = None
     """All of it, where `everything` was asked for."""
 
@@ -155,9 +158,9 @@ def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun 
         session = sessions.current()
         texts = ProgramTexts(baseline, "baseline.cu", files)
         program = session.open_text(texts, options)
-        rewrite = _candidate(program.bench, candidate)
-        say, note = progress(context), log(context)
-        return _judge(program, rewrite, options.min_speedup, say, note, everything=everything)
+        rewrite, given = _candidate(program.bench, candidate)
+        bar, say, note = options.min_speedup, progress(context), log(context)
+        return _judge(program, rewrite, bar, say, note, given=given, everything=everything)
 
 
 def _judge(
@@ -167,10 +170,11 @@ def _judge(
     say: Say,
     note: Callable[[Level, str], None],
     *,
+    given: HandedIn | None = None,
     everything: bool,
 ) -> Judged:
     """Evaluate and decide, and keep the decision. The bar can be raised by a client, never
-    lowered."""
+    lowered. `given`: the program that the rewrite was taken from."""
     bench, decided = program
     policy = bench.policy
     if min_speedup is not None:
@@ -178,6 +182,9 @@ def _judge(
     evaluation = evaluate(bench, rewrite, policy.min_speedup, say)
     # Where a person is to decide, that comes after this.
     unreviewed = policy.model_copy(update={"review": False})
+    notices: list[str] = []
+    if given is not None:
+        evaluation, notices = with_the_rest(bench, given, evaluation, unreviewed, say)
     judgement = evaluation.judged(unreviewed)
     decided[rewrite.id] = Decision(evaluation, judgement)
     note("info", f"{rewrite.title}: {judgement.outcome}, {judgement.reason}")
@@ -190,6 +197,7 @@ def _judge(
         provenance=timed.candidate.provenance if timed else "",
         oracle=evaluation.qualification.line if evaluation.qualification else "",
         failure=evaluation.failure,
+        notices=tuple(notices),
         evaluation=evaluation if everything else None,
     )
 
@@ -211,10 +219,13 @@ def _acceptable(decided: Mapping[str, Decision], rewrite_id: str) -> Decision:
     return decision
 
 
-def _candidate(bench: Workbench, text: str) -> Rewrite:
+def _candidate(bench: Workbench, text: str) -> tuple[Rewrite, HandedIn | None]:
+    """The rewrite, and the program whose kernels it has."""
     if "@launch" in text:
-        return read_rewrite(text, tuned={}, title="candidate", why="given by the host")
-    return strip(bench, program_of(text), strangers=True).rewrite
+        return read_rewrite(text, tuned={}, title="candidate", why="given by the host"), None
+    program = program_of(text)
+    stripped = strip(bench, program, strangers=True)
+    return stripped.rewrite, HandedIn("the candidate", program, stripped)
 
 
 def _accepted_program(bench: Workbench, decision: Decision, kept: RunRecord | None) -> Accepted:

@@ -132,15 +132,29 @@ def meaning(record: RunRecord) -> str:
 
 
 def outcome_sentences(record: RunRecord) -> list[str]:
-    """Who brought which part of the speedup, why the best rewrite cannot be made faster, and which
-    library does the whole job."""
-    said = [split] if (split := gain_sentence(record)) else []
+    """On what inputs the rewrite is right, who brought which part of the speedup, why the best
+    rewrite cannot be made faster, and which library does the whole job."""
+    said = [claim] if (claim := claim_sentence(record)) else []
+    said += [split] if (split := gain_sentence(record)) else []
     if record.end is not None and record.best is not None:
         said.append(f"It ends here: {record.end.says}.")
     if record.library is not None:
         job = record.library.job
         said.append(f"The kernel is {job}: {record.library.name} does that. It was not timed.")
     return said
+
+
+def claim_sentence(record: RunRecord) -> str | None:
+    """On how many drawn inputs the rewrite that was found is right, and what was assumed; None
+    where none was found."""
+    if record.judgement is None or record.outcome not in ("accepted", "provisional"):
+        return None
+    gate = record.judgement.gate("correctness_domain")
+    return (
+        f"It is {one_line(gate.summary)}."
+        if gate is not None and gate.numbers.get("inputs")
+        else None
+    )
 
 
 def evidence_rows(verdict: Verdict, summary: ProfileSummary) -> list[EvidenceRow]:

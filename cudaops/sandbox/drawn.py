@@ -206,16 +206,17 @@ class DomainBuilder:
                 self._why.setdefault(_only(draws[n]), fault.what.replace("_", " "))
         again = [_refilled(made[n][0]) for n, _ in good]
         second = self._ran(again, batch / "second", last_first=True)
-        kept, unsettled = [], []
+        found, unsettled = [], []
         for (n, ran), other in zip(good, second, strict=True):
             trial, broken = made[n]
             free = _settled(trial.workload, ran, other.outcome)
             if free is None:
                 unsettled.append(draws[n])
-            elif not self._has_grown(draws[n]) or self._covers(
-                draws[n], trial, ran, batch / f"wider_{n}"
-            ):
-                kept.append(_Borne(draws[n], trial, ran, broken, _habits(ran), free))
+            else:
+                found.append(_Borne(draws[n], trial, ran, broken, _habits(ran), free))
+        grown = [one for one in found if self._has_grown(one.draw)]
+        short = {id(one) for one in grown} - {id(x) for x in self._covered(grown, batch / "wider")}
+        kept = [one for one in found if id(one) not in short]
         if unsettled and not remembers:
             kept += self._borne(unsettled, remembers=True)
         for draw in unsettled if remembers else ():
@@ -227,24 +228,29 @@ class DomainBuilder:
         known = {name: number_of(draw.shape.workload, name) for name in draw.values}
         return any(isinstance(v, int) and draw.values[name] > v for name, v in known.items())
 
-    def _covers(self, draw: Draw, trial: Trial, ran: Ran, folder: Path) -> bool:
-        """Whether grid and buffers are large enough for an argument that has grown: more blocks of
-        it leave the same. Its author would launch more where they do not. Of buffers in which
-        memory says what is read nobody knows how large they would be."""
-        w = trial.workload
-        grown = [n for n, v in draw.values.items() if v > number_of(draw.shape.workload, n)]
-        if not self._says_what_is_read and any(self._drawing.is_size(name) for name in grown):
-            return False
-        wider = [with_a_block_more(w, axis) for axis in axes_of(w)]
-        more = [Trial(one, baseline_plan(one), trial.inputs) for one in wider]
-        outcomes = [tried.outcome for tried in self._ran(more, folder, check="memory")]
-        same = all(
-            isinstance(one, Ran)
-            and all(same_contents(path, one.outputs[i]) for i, path in ran.outputs.items())
-            for one in outcomes
-        )
+    def _covered(self, grown: Sequence[_Borne], folder: Path) -> list[_Borne]:
+        """Those whose grid and buffers are large enough for an argument that has grown: more blocks
+        leave the same. Its author would launch more where they do not. Of buffers in which memory
+        says what is read nobody knows how large they would be."""
+        trials: list[Trial] = []
+        whose: list[_Borne] = []
+        for one in grown:
+            w, before = one.trial.workload, one.draw.shape.workload
+            larger = [n for n, v in one.draw.values.items() if v > number_of(before, n)]
+            if not self._says_what_is_read and any(map(self._drawing.is_size, larger)):
+                continue
+            for wider in (with_a_block_more(w, axis) for axis in axes_of(w)):
+                trials.append(Trial(wider, baseline_plan(wider), one.trial.inputs))
+                whose.append(one)
+        alike = {id(one): one for one in whose}
+        for one, tried in zip(whose, self._ran(trials, folder, check="memory"), strict=True):
+            outcome, left = tried.outcome, one.ran.outputs
+            if not isinstance(outcome, Ran) or any(
+                not same_contents(path, outcome.outputs[i]) for i, path in left.items()
+            ):
+                alike.pop(id(one), None)
         remove(folder)
-        return same
+        return list(alike.values())
 
     def _ran(
         self,

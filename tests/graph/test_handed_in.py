@@ -9,7 +9,7 @@ import pytest
 from cudaops.domain.judgement import Gate, Policy
 from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.graph.handed_in import HandedIn, look_at, notices_of
+from cudaops.gates.handed_in import HandedIn, look_at, notices_of
 from cudaops.graph.verify_files import replaced_by
 from cudaops.program.parse import load_program
 from cudaops.sandbox.stripping import strip

@@ -141,5 +141,21 @@ def test_two_programs_are_judged_against_each_other(server: FastMCP) -> None:
             judged = await client.call_tool("verify_programs", arguments)
             judgement = judged.structured_content["judgement"]
             assert judgement["outcome"] == "provisional", judgement["reason"]
+            assert judged.structured_content["notices"] == []
+
+    asyncio.run(talk())
+
+
+def test_a_whole_program_is_told_from_the_rewrite_in_it(server: FastMCP) -> None:
+    async def talk() -> None:
+        async with Client(server) as client:
+            once = MM.replace("A[row * N + k]", "__ldg(A + row * N + k)")
+            arguments = {"baseline": MM, "candidate": once}
+            judged = await client.call_tool("verify_programs", arguments)
+            judgement = judged.structured_content["judgement"]
+            assert "handed_in" in [gate["name"] for gate in judgement["gates"]]
+            judged_line, meant_for = judged.structured_content["notices"]
+            assert judged_line.startswith("judged: ")
+            assert "not for the candidate as it was handed in" in meant_for
 
     asyncio.run(talk())

@@ -1,0 +1,168 @@
+"""A whole program that somebody handed in: what of it is not in the rewrite that is judged.
+
+A rewrite is device code and its launches (design D1). What its author ran is more: host code, and
+other kernels that he may have changed. Nobody shall take a verdict for one on the whole file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from cudaops.domain.evaluation import Evaluation
+from cudaops.domain.judgement import Gate, Policy
+from cudaops.domain.program import Program
+from cudaops.domain.run import Progress, Say, line_of
+from cudaops.errors import InputError
+from cudaops.gates.evaluate import right
+from cudaops.program.whole_program import host_code_differs, replaced_kernels
+from cudaops.sandbox.stripping import Stripped, strip
+from cudaops.sandbox.whole_program import prints_the_same
+from cudaops.sandbox.workbench import Workbench, open_workbench
+
+
+class HandedIn(NamedTuple):
+    """A program and what of it became the rewrite."""
+
+    name: str
+    """Of its file."""
+    program: Program
+    stripped: Stripped
+
+
+class Looked(NamedTuple):
+    """What was found out about the rest of it."""
+
+    gate: Gate
+    right: tuple[str, ...]
+    """Kernels of the author whose other text leaves what theirs leaves."""
+    unjudged: dict[str, str]
+    """Kernels of the author that it launches otherwise or not at all, and why nobody knows."""
+    left: frozenset[str]
+    """Its kernels that stand for none."""
+
+
+def with_the_rest(
+    bench: Workbench, given: HandedIn, evaluation: Evaluation, policy: Policy, say: Say
+) -> tuple[Evaluation, list[str]]:
+    """An evaluation of the rewrite with the gate `handed_in` behind it where it is not rejected,
+    and the lines of `notices_of`."""
+    looked = None
+    if evaluation.judged(policy, released=True).outcome != "rejected":
+        looked = look_at(bench, given, say)
+        say(looked.gate)
+        gates = (*evaluation.gates, looked.gate)
+        evaluation = evaluation.model_copy(update={"gates": gates})
+    return evaluation, notices_of(bench, given, looked)
+
+
+def look_at(bench: Workbench, given: HandedIn, say: Say) -> Looked:
+    """Run it as it is, and every other kernel that it changed through the gates of results.
+
+    Refused where it prints something else, or another kernel is not the author's. Quarantined where
+    it launches kernels in the place of others of which that cannot be found out.
+    """
+    started = time.monotonic()
+    say(f"running {given.name} as it was handed in")
+    gate = prints_the_same(bench, given.name, given.program)
+    left = given.stripped.left - unchanged(bench.program, given.program)
+    found = Looked(gate, (), {}, left)
+    if gate.passed:
+        found = _others(bench, given, found, say)
+    return found._replace(
+        gate=found.gate.model_copy(update={"seconds": time.monotonic() - started})
+    )
+
+
+def unchanged(author: Program, other: Program) -> frozenset[str]:
+    """Kernels that both programs launch with the same words."""
+    return frozenset(k.name for k in author.kernels) - replaced_kernels(author, other)
+
+
+def _others(bench: Workbench, given: HandedIn, found: Looked, say: Say) -> Looked:
+    """The author's other kernels that were launched when his program was captured."""
+    launched = [c.kernel for c in bench.captured.judged.captured.counts]
+    changed = replaced_kernels(bench.program, given.program) - {bench.kernel.name}
+    for kernel in sorted(changed & set(launched)):
+        say(f"{kernel} of {given.name} is another one too: its results")
+        try:
+            stripped, gates = _judged(bench, given, kernel, say)
+        except InputError as problem:
+            found.unjudged[kernel] = str(problem)
+            continue
+        found = found._replace(left=found.left - stripped.taken)
+        failed = next((g for g in gates if not g.passed), None)
+        if failed is not None:
+            text = f"in the place of `{kernel}`: {failed.name}: {failed.summary}"
+            held = failed.quarantined
+            return found._replace(gate=_refused(found.gate, text, quarantined=held))
+        found = found._replace(right=(*found.right, kernel))
+    if found.unjudged and found.left:
+        text = f"whether {_listed(found.left)} computes what {_listed(found.unjudged)} does is open"
+        return found._replace(gate=_refused(found.gate, text, quarantined=True))
+    return found
+
+
+def _judged(
+    bench: Workbench, given: HandedIn, kernel: str, say: Say
+) -> tuple[Stripped, Sequence[Gate]]:
+    """Raises InputError where no launch of the program can be taken for this kernel's."""
+    folder = bench.folder / "work" / f"beside-{kernel}"
+    try:
+        other = open_workbench(
+            bench.program,
+            kernel,
+            tuple(one.run for one in bench.captured.runs if one.is_judged),
+            bench.executor,
+            bench.policy,
+            folder,
+            sm_arch=bench.sm_arch,
+            timeout_s=bench.timeout_s,
+        )
+        stripped = strip(other, given.program)
+
+        def tell(progress: Progress) -> None:
+            say(f"{kernel}: {line_of(progress)}")
+
+        return stripped, right(other, stripped.rewrite, tell)
+    finally:
+        bench.discard(folder.name)
+
+
+def _refused(gate: Gate, text: str, *, quarantined: bool) -> Gate:
+    return gate.model_copy(
+        update={"passed": False, "quarantined": quarantined, "summary": f"{text} ({gate.summary})"}
+    )
+
+
+def notices_of(bench: Workbench, given: HandedIn, looked: Looked | None) -> list[str]:
+    """What was judged of it and what was not, and what the verdict is for, a line each.
+
+    `looked`: None where the rewrite was refused before.
+    """
+    program, stripped = given.program, given.stripped
+    taken = ", ".join(sorted(stripped.taken))
+    judged = [f"{taken} for {bench.kernel.name}"]
+    changed = replaced_kernels(bench.program, program) - {bench.kernel.name}
+    left = stripped.left - unchanged(bench.program, program)
+    unjudged: dict[str, str] = dict.fromkeys(changed, "")
+    if looked is not None:
+        judged += [f"{name} for its results alone" for name in looked.right]
+        left = looked.left
+        unjudged = {n: looked.unjudged.get(n, "") for n in changed - set(looked.right)}
+    defined = {k.name for k in program.kernels}
+    words = [
+        f"{name} ({'changed' if name in defined else 'gone'}{f': {why}' if why else ''})"
+        for name, why in sorted(unjudged.items())
+    ]
+    words += [f"{name} (new)" for name in sorted(left - changed)]
+    words += ["host code (changed)"] if host_code_differs(bench.program, program) else []
+    line = f"judged: {', '.join(judged)}"
+    line += f"; not judged: {', '.join(words)}" if words else ""
+    what = f"the verdict is for best.cu, the author's program with {taken} in it"
+    return [line, f"{what}, not for {given.name} as it was handed in"]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in sorted(names))
