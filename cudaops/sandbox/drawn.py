@@ -141,6 +141,7 @@ class DomainBuilder:
                 self._drawing.learn([one.draw for one in more])
                 found += more
         draws = [draw for shape in shapes for draw in self._drawing.combined(shape)]
+        draws += self._drawing.far(small)
         found += self._borne([*draws, *self._drawing.launches(shapes)])
         branches = self._branches(found)
         for _ in range(ROUNDS):

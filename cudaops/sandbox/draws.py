@@ -58,6 +58,9 @@ TOGETHER: tuple[Way, ...] = (
 )  # fmt: skip
 """Ways that all floating buffers take at once in some draws."""
 
+FAR = 2**30
+MOST_FAR = 16
+"""An integer argument from there on is near an end of its type; so many draws have one."""
 FEW_MOVE: tuple[Way, ...] = ("sparse", "touched")
 
 Broken = frozenset[str]
@@ -248,6 +251,20 @@ class Drawing:
                 elif possible and self.random.random() >= KEPT:
                     ways[item.name] = possible[self.random.integers(len(possible))]
             yield self.draw(shape, ways, values)
+
+    def far(self, shape: Shape) -> list[Draw]:
+        """One integer argument near an end of its type, beside buffers whose integers are anything:
+        where differences and products run over."""
+        anything: Way = "any"
+        contents = [
+            i.name for i in self.items(shape.workload) if anything in self.ways.get(i.name, [])
+        ]
+        return [
+            self.draw(shape, dict.fromkeys(contents, anything), {name: value})
+            for name, values in self.values.items()
+            for value in dict.fromkeys(values)
+            if contents and isinstance(value, int) and abs(value) >= FAR
+        ][:MOST_FAR]
 
     def launches(self, shapes: Sequence[Shape]) -> list[Draw]:
         """The program's other launches of this kernel, on captured and on drawn contents: as they
