@@ -40,6 +40,11 @@ UNIT_ROUNDOFF: dict[Element, float] = {
 }
 """Largest relative error of one rounding to nearest. Source: IEEE 754-2019 table 3.5; bfloat16 has
 8 significant bits."""
+LARGEST: dict[Element, float] = {
+    "f16": 65504.0, "bf16": 2.0**128 * (1 - 2.0**-8), "f32": 2.0**128 * (1 - 2.0**-24),
+    "f64": 2.0**1023 * (2 - 2.0**-52),
+}  # fmt: skip
+"""What is finite. Source: as `UNIT_ROUNDOFF`."""
 
 EXACT_LIMIT: dict[Element, float] = {
     "f16": 2.0**11, "bf16": 2.0**8, "f32": 2.0**24, "f64": 2.0**53,

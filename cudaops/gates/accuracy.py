@@ -15,6 +15,7 @@ from cudaops.domain.judgement import Policy
 from cudaops.domain.workload import FLOATING, Allocation, Element, Workload
 from cudaops.executors.arrays import (
     EXACT_LIMIT,
+    LARGEST,
     Array,
     Values,
     contents_digest,
@@ -36,7 +37,6 @@ from cudaops.executors.compare import (
 )
 from cudaops.executors.fields import View, tail, views
 from cudaops.gates.tolerance import (
-    LARGEST,
     OUTLIERS,
     Bounds,
     Sides,

@@ -48,12 +48,6 @@ describes. Subnormals are numbers like others (nvcc keeps them by default, -ftz=
 flushed to zero is off by all of its size. Source: IEEE 754-2019 table 3.5; bfloat16 has the
 exponent range of f32."""
 
-LARGEST: dict[Element, float] = {
-    "f16": 65504.0, "bf16": 2.0**128 * (1 - 2.0**-8), "f32": 2.0**128 * (1 - 2.0**-24),
-    "f64": 2.0**1023 * (2 - 2.0**-52),
-}  # fmt: skip
-"""Source: as `SMALLEST`."""
-
 FEW_ELEMENTS = 16
 FEW_ROUNDOFFS = FALLBACK_ROUNDOFFS / 4
 """The error of a few elements is one draw and no yardstick: the baseline's own may be near 0 by

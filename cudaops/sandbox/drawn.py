@@ -215,8 +215,7 @@ class DomainBuilder:
                 unsettled.append(draws[n])
             else:
                 found.append(_Borne(draws[n], trial, ran, broken, _habits(ran), free))
-        grown = [one for one in found if self._has_grown(one.draw)]
-        short = {id(one) for one in grown} - {id(x) for x in self._covered(grown, batch / "wider")}
+        short = self._too_short(found, batch / "wider")
         kept = [one for one in found if id(one) not in short]
         if unsettled and not remembers:
             kept += self._borne(unsettled, remembers=True)
@@ -224,34 +223,31 @@ class DomainBuilder:
             self._why.setdefault(_only(draw), UNSETTLED)
         return kept
 
-    def _has_grown(self, draw: Draw) -> bool:
-        """Whether an integer argument is larger than it was: it may be a size."""
-        known = {name: number_of(draw.shape.workload, name) for name in draw.values}
-        return any(isinstance(v, int) and draw.values[name] > v for name, v in known.items())
-
-    def _covered(self, grown: Sequence[_Borne], folder: Path) -> list[_Borne]:
-        """Those whose grid and buffers are large enough for an argument that has grown: more blocks
-        leave the same. Its author would launch more where they do not. Of buffers in which memory
-        says what is read nobody knows how large they would be."""
+    def _too_short(self, found: Sequence[_Borne], folder: Path) -> set[int]:
+        """`id` of those whose grid or buffers may be too small for an integer argument that has
+        grown: more blocks leave something else, so that its author would launch more. Of buffers in
+        which memory says what is read nobody knows how large they would be."""
+        short: set[int] = set()
         trials: list[Trial] = []
-        whose: list[_Borne] = []
-        for one in grown:
-            w, before = one.trial.workload, one.draw.shape.workload
-            larger = [n for n, v in one.draw.values.items() if v > number_of(before, n)]
-            if not self._says_what_is_read and any(map(self._drawing.is_size, larger)):
-                continue
-            for wider in (with_a_block_more(w, axis) for axis in axes_of(w)):
-                trials.append(Trial(wider, baseline_plan(wider), one.trial.inputs))
-                whose.append(one)
-        alike = {id(one): one for one in whose}
-        for one, tried in zip(whose, self._ran(trials, folder, check="memory"), strict=True):
-            outcome, left = tried.outcome, one.ran.outputs
+        whose: list[int] = []
+        for one in found:
+            grown = _grown(one.draw)
+            if not self._says_what_is_read and any(map(self._drawing.is_size, grown)):
+                short.add(id(one))
+            elif grown:
+                axes = axes_of(one.trial.workload)
+                wider = [with_a_block_more(one.trial.workload, axis) for axis in axes]
+                trials += [Trial(w, baseline_plan(w), one.trial.inputs) for w in wider]
+                whose += [id(one)] * len(wider)
+        left = {id(one): one.ran.outputs for one in found}
+        for which, tried in zip(whose, self._ran(trials, folder, check="memory"), strict=True):
+            outcome = tried.outcome
             if not isinstance(outcome, Ran) or any(
-                not same_contents(path, outcome.outputs[i]) for i, path in left.items()
+                not same_contents(path, outcome.outputs[i]) for i, path in left[which].items()
             ):
-                alike.pop(id(one), None)
+                short.add(which)
         remove(folder)
-        return list(alike.values())
+        return short
 
     def _ran(
         self,
@@ -426,6 +422,12 @@ def nudged(
     fine = np.isfinite(values) & np.isfinite(moved) & (values != 0.0)
     result: Array = np.where(fine, moved, values)
     return result
+
+
+def _grown(draw: Draw) -> list[str]:
+    """Integer arguments that are larger than they were: each may be a size."""
+    before = {name: number_of(draw.shape.workload, name) for name in draw.values}
+    return [n for n, v in before.items() if isinstance(v, int) and draw.values[n] > v]
 
 
 def _only(draw: Draw) -> str:

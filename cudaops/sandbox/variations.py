@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from cudaops.domain.workload import FLOATING, Element
-from cudaops.executors.arrays import Array
+from cudaops.executors.arrays import LARGEST, Array
 
 Way = Literal[
     "captured", "touched", "permuted", "reversed", "resampled", "between", "ties", "least", "most",
@@ -55,11 +55,6 @@ LARGEST_EXPONENT: dict[Element, int] = {"f16": 15, "bf16": 127, "f32": 127, "f64
 """Source of both: IEEE 754-2019 table 3.5; bfloat16 has the exponents of float32."""
 SUMMED: dict[Element, int] = {"f16": 4, "bf16": 12, "f32": 12, "f64": 12}
 """Sums of two to this many values of `large` stay in range, in whatever order; squares do not."""
-LARGEST: dict[Element, float] = {
-    "f16": 65504.0, "bf16": 255 * 2.0**120, "f32": float(np.finfo(np.float32).max),
-    "f64": float(np.finfo(np.float64).max),
-}  # fmt: skip
-"""What is finite; what is drawn beyond it becomes this."""
 LIMITS: dict[Element, tuple[int, int]] = {
     "i8": (-(2**7), 2**7 - 1), "u8": (0, 2**8 - 1), "i16": (-(2**15), 2**15 - 1),
     "u16": (0, 2**16 - 1), "i32": (-(2**31), 2**31 - 1), "u32": (0, 2**32 - 1),
@@ -93,7 +88,7 @@ def varied(
     if element in FLOATING:
         with np.errstate(over="ignore"):
             drawn = floats(way, element, values, generator, numbers)
-        largest = LARGEST[element]
+        largest = LARGEST[element]  # what is drawn beyond it becomes this
         return np.where(np.isfinite(drawn), np.clip(drawn, -largest, largest), drawn)
     return integers(way, element, values, generator, numbers)
 

@@ -413,16 +413,17 @@ static inline void note_place(Worker& w, const void* pc) {
   if (__builtin_expect(w.past_count, 0)) went_past_a_barrier(w, pc);
 }
 
+static inline bool waits_at_barrier(const Worker& w, unsigned t) { return w.at_barrier[t >> 6] >> (t & 63) & 1; }
+
 static void look_past_barrier(Worker& w, const void* site) {
   w.past_count = 0, w.past_threads = w.threads - w.live, w.passed_barrier = site;
   if (w.live == w.threads) return;
   uint64_t before = 0;
   for (unsigned t = 0; t < w.threads; ++t)
-    if (w.at_barrier[t >> 6] >> (t & 63) & 1) before |= w.places[t];
+    if (waits_at_barrier(w, t)) before |= w.places[t];
   for (unsigned t = 0; t < w.threads && w.past_count < Worker::most_past; ++t) {
     const void* place = w.last_place[t];
-    bool waits = w.at_barrier[t >> 6] >> (t & 63) & 1;
-    if (waits || !place || before & place_bit(place)) continue;
+    if (waits_at_barrier(w, t) || !place || before & place_bit(place)) continue;
     if (std::find(w.past, w.past + w.past_count, place) == w.past + w.past_count) w.past[w.past_count++] = place;
   }
 }
@@ -474,9 +475,11 @@ void checker_block_begin(Worker& w) {
       std::memset(w.warps[i].clock, 0, sizeof w.warps[i].clock);
       std::memset(w.warps[i].known, 0, sizeof w.warps[i].known);
     }
-  std::fill_n(w.last_place, w.threads, nullptr);
-  std::fill_n(w.places, w.threads, 0);
-  w.past_count = 0;
+  if (depth() == Depth::Full) {
+    std::fill_n(w.last_place, w.threads, nullptr);
+    std::fill_n(w.places, w.threads, 0);
+    w.past_count = 0;
+  }
   races_block_begin(w);
 #ifdef CUDAOPS_TRACE
   if (trace_on) trace::begin_block(w.block_linear, w.threads);
@@ -508,7 +511,7 @@ void checker_barrier(Worker& w) {
   if (depth() != Depth::Full) return;
   const void* site = nullptr;
   for (unsigned t = 0; t < w.threads; ++t) {
-    if (!(w.at_barrier[t >> 6] >> (t & 63) & 1)) continue;
+    if (!waits_at_barrier(w, t)) continue;
     if (!site) site = w.site[t];
     if (w.site[t] != site && first_time(found_barriers, site, w.site[t]))
       warn("divergent_barrier", site, w.site[t],
