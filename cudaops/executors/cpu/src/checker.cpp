@@ -408,6 +408,7 @@ static void went_past_a_barrier(const Worker& w, const void* pc) {
 }
 
 static inline void note_place(Worker& w, const void* pc) {
+  if (depth() != Depth::Full) return;
   w.last_place[w.current] = pc;
   w.places[w.current] |= place_bit(pc);
   if (__builtin_expect(w.past_count, 0)) went_past_a_barrier(w, pc);
@@ -439,23 +440,21 @@ static inline void access(const void* p, unsigned size, bool write, bool atomic,
     stop_astray(a, size, write, atomic, pc);
   }
   if (size == 1 && shared_guard_count && at_shared_guard(*w, a)) return;
-  if (depth() == Depth::Full) note_place(*w, pc);
 #ifdef CUDAOPS_LOCKSTEP
   if (lockstep_reaches(*w, a)) wait_for_warp(pc);
   return;
 #endif
 #ifndef CUDAOPS_TRACE
-  if (!atomic && !is_volatile && needs_no_notes(*w, a, size)) return;
+  if (!atomic && !is_volatile && needs_no_notes(*w, a, size)) return note_place(*w, pc);
 #endif
   Space space = classify_and_check(*w, a, size, write, atomic, is_volatile, pc);
+  if (space != Space::Host) note_place(*w, pc);  // the runtime's own memory is the host's
 #ifdef CUDAOPS_TRACE
   if (trace_on && space != Space::Host) {
     trace::Space seen = space == Space::Global ? trace::Space::global
                         : space == Space::Shared ? trace::Space::shared : trace::Space::other;
     trace::access(w->current, w->interval, seen, a, size, write, atomic, pc);
   }
-#else
-  (void)space;
 #endif
 }
 
