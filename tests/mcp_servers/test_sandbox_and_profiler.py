@@ -211,8 +211,10 @@ def test_a_rewrite_reads_no_file_of_this_machine(session: Session, tool: str) ->
 
 
 def test_a_value_for_no_tune_name_is_refused(session: Session) -> None:
+    server = sandbox.build_server(session)
+    call(server, "open_program", path=str(EXPLOITS / "mm.cu"))
     with pytest.raises(ToolError, match="'TILE' is not a @tune name"):
-        call(sandbox.build_server(session), "compile_rewrite", source=TILES, tuned={"TILE": 8})
+        call(server, "compile_rewrite", source=TILES, tuned={"TILE": 8})
 
 
 def test_a_program_that_cannot_be_opened_says_what_to_change(session: Session) -> None:

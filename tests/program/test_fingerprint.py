@@ -37,9 +37,10 @@ WORDS = re.findall(
     r"\w+",
     "asm namespace "
     "auto bool break case char const constexpr continue default do double else enum extern false "
-    "float for if inline int long return short signed sizeof static static_cast struct switch "
-    "template this true typename unsigned using void volatile while half half2 dim3 threadIdx "
-    "blockIdx blockDim gridDim warpSize pragma unroll include define endif ifdef undef INFINITY",
+    "float for if inline int long reinterpret_cast return short signed sizeof static static_cast "
+    "struct switch template this true typename union unsigned using void volatile while half "
+    "half2 dim3 threadIdx blockIdx blockDim gridDim warpSize pragma unroll include define endif "
+    "ifdef undef INFINITY",
 )
 
 
@@ -53,7 +54,7 @@ def names(source: str) -> list[str]:
     for before, token, after in zip(tokens, tokens[1:], [*tokens[2:], tokens[-1]], strict=False):
         own = token.kind == "name" and token.text not in WORDS and not token.text.startswith("__")
         library = re.fullmatch(
-            r"(?:u?int|float|double|half|nv_\w+|size|uint\d+)\w*|M_\w+", token.text
+            r"(?:u?int|u?long|float|double|half|nv_\w+|size)\w*|(?:M|FLT|INT)_\w+", token.text
         )
         defined = re.search(rf"__(?:device|global)__[^;{{}}]*\b{re.escape(token.text)}\(", source)
         called = after.text in ("(", "::") and not defined
