@@ -77,6 +77,8 @@ class Tried(NamedTuple):
     touched."""
     leaves_state: bool = False
     """Whether a variable of the rewrite's own holds something else afterwards than before."""
+    overflows: bool = False
+    """Whether a signed integer ran over, under a check of `full`. C++ leaves that undefined."""
 
 
 class Branches(NamedTuple):

@@ -27,6 +27,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Say
 from cudaops.domain.workload import ScalarArgument, Workload
 from cudaops.errors import PlanError
+from cudaops.executors.arrays import LARGEST
 from cudaops.executors.base import Branches, Check, Executor, Trial, Tried
 from cudaops.executors.compare import same_contents
 from cudaops.executors.untrusted_files import remove
@@ -37,7 +38,7 @@ from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
 from cudaops.program.plans import resolve
 from cudaops.sandbox.drawn import Domain, DomainBuilder, DrawnInput
-from cudaops.sandbox.draws import Subject
+from cudaops.sandbox.draws import Draw, Subject
 from cudaops.sandbox.oracle import Baseline
 from cudaops.sandbox.variations import Way
 from cudaops.sandbox.workbench import Workbench
@@ -194,7 +195,7 @@ class DomainJudge:
         if wrong is None:
             return None
         near, overflows = _off_by(wrong)
-        if near and overflows and any(w in AT_THE_END for w in one.draw.ways.values()):
+        if near and overflows and _is_at_the_end(one.draw):
             return None
         return Refusal(one, wrong.summary, None, near and not overflows)
 
@@ -420,6 +421,14 @@ def _off_by(found: BufferAccuracy) -> tuple[bool, bool]:
     scaled = [v for key, v in numbers.items() if key.endswith("_max_scaled")]
     special = sum(v for key, v in numbers.items() if key.endswith("_non_finite_mismatches"))
     return bool(scaled) and max(scaled) <= ROUNDING, special > 0
+
+
+def _is_at_the_end(draw: Draw) -> bool:
+    """Whether numbers are next to the largest of their type: contents, or a floating argument."""
+    numbers = (v for v in draw.values.values() if isinstance(v, float))
+    return any(w in AT_THE_END for w in draw.ways.values()) or any(
+        abs(v) >= LARGEST["f32"] / 16 for v in numbers
+    )
 
 
 def _is_degenerate(one: DrawnInput) -> bool:

@@ -52,6 +52,7 @@ rounding may be that of the others."""
 ROUNDS = 2
 """Further rounds of draws while a branch of the author's kernel is not reached."""
 UNRELATED = "on captured contents the widened kernel computes something else"
+OVERFLOW = "a signed integer runs over"
 UNSETTLED = "another order of threads, or another background, gives another result"
 
 
@@ -200,11 +201,11 @@ class DomainBuilder:
         first = self._ran([trial for trial, _ in made], batch / "first", check="full", most=most)
         good: list[tuple[int, Ran]] = []
         for n, tried in enumerate(first):
-            fault = _fault(tried.outcome, self._own_habits)
-            if fault is None and isinstance(tried.outcome, Ran):
+            what = _fault(tried, self._own_habits)
+            if what is None and isinstance(tried.outcome, Ran):
                 good.append((n, tried.outcome))
-            elif fault is not None:
-                self._why.setdefault(_only(draws[n]), fault.what.replace("_", " "))
+            elif what is not None:
+                self._why.setdefault(_only(draws[n]), what)
         again = [_refilled(made[n][0]) for n, _ in good]
         second = self._ran(again, batch / "second", last_first=True)
         found, unsettled = [], []
@@ -214,7 +215,7 @@ class DomainBuilder:
             if free is None:
                 unsettled.append(draws[n])
             else:
-                found.append(_Borne(draws[n], trial, ran, broken, _habits(ran), free))
+                found.append(_Borne(draws[n], trial, ran, broken, _habits(first[n]), free))
         short = self._too_short(found, batch / "wider")
         kept = [one for one in found if id(one) not in short]
         if unsettled and not remembers:
@@ -436,24 +437,23 @@ def _only(draw: Draw) -> str:
     return names[0] if len(names) == 1 else ""
 
 
-def _fault(outcome: Ran | Misbehaved, own: frozenset[str] | None) -> Misbehaved | None:
-    """What the checker saw that is more than a habit; a race is one where the author's kernel has
-    it on captured contents (`own`; None: these are they)."""
-    if isinstance(outcome, Misbehaved):
-        return outcome
-    return next(
-        (
-            w
-            for w in outcome.warnings
-            if not w.habit or (w.what == "global_race" and own is not None and w.habit not in own)
-        ),
-        None,
+def _fault(tried: Tried, own: frozenset[str] | None) -> str | None:
+    """What was wrong that is more than a habit; a race and an overflow are one where the author's
+    kernel has them on captured contents (`own`; None: these are they)."""
+    if isinstance(tried.outcome, Misbehaved):
+        return tried.outcome.what.replace("_", " ")
+    new = frozenset[str]() if own is None else _habits(tried) - own
+    for w in tried.outcome.warnings:
+        if not w.habit or (w.what == "global_race" and w.habit in new):
+            return w.what.replace("_", " ")
+    return OVERFLOW if OVERFLOW in new else None
+
+
+def _habits(tried: Tried) -> frozenset[str]:
+    warnings = tried.outcome.warnings if isinstance(tried.outcome, Ran) else ()
+    return frozenset(w.habit for w in warnings if w.habit) | (
+        {OVERFLOW} if tried.overflows else set()
     )
-
-
-def _habits(outcome: Ran | Misbehaved) -> frozenset[str]:
-    warnings = outcome.warnings if isinstance(outcome, Ran) else ()
-    return frozenset(w.habit for w in warnings) - {""}
 
 
 def _refilled(trial: Trial) -> Trial:

@@ -59,15 +59,57 @@ SUM = "    for (int k = last - 1; k >= first; --k) sum += live[k] ? x[k] : 0.0f;
 END = "    y[r] = weight[mode == 2] * sum;\n}\n"
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
-    folder = tmp_path_factory.mktemp("domain")
-    (folder / "f.cu").write_text(PROGRAM)
+SOFTMAX = """
+#include <cstdio>
+#include <cuda_runtime.h>
+__global__ void f(const float* q, const float* k, float* sums, int rows, int first, int keys) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= rows) return;
+    float most = -INFINITY, sum = 0.0f;
+    for (int i = first; i < first + keys; ++i) most = fmaxf(most, q[r] * k[i] * 0.3f);
+    for (int i = first; i < first + keys; ++i) sum += expf(q[r] * k[i] * 0.3f - most);
+    sums[r] = sum;
+}
+int main() {
+    const int rows = 300, keys = 40;
+    float q[rows], k[keys], *dq, *dk, *ds;
+    for (int i = 0; i < rows; ++i) q[i] = (i * 7 % 11 - 5) * 0.3f;
+    for (int i = 0; i < keys; ++i) k[i] = (i * 5 % 13 - 6) * 0.25f;
+    cudaMalloc(&dq, sizeof q); cudaMalloc(&dk, sizeof k); cudaMalloc(&ds, sizeof q);
+    cudaMemcpy(dq, q, sizeof q, cudaMemcpyHostToDevice);
+    cudaMemcpy(dk, k, sizeof k, cudaMemcpyHostToDevice);
+    for (int i = 0; i < keys; i += 20) f<<<(rows + 63) / 64, 64>>>(dq, dk, ds, rows, i, 20);
+    cudaMemcpy(q, ds, sizeof q, cudaMemcpyDeviceToHost);
+    printf("%f\\n", q[3]);
+}
+"""
+ONLINE = """// @launch g grid=(ceil_div(rows, 64)) block=(64) args=(q, k, sums, rows, first, keys)
+__global__ void g(const float* q, const float* k, float* sums, int rows, int first, int keys) {
+    int r = blockIdx.x * 64 + threadIdx.x;
+    if (r >= rows) return;
+    float most = -INFINITY, sum = 0.0f;
+    for (int i = 0; i < keys; ++i) {
+        float s = q[r] * k[first + i] * 0.3f, top = fmaxf(most, s);
+        if (top > most) { sum *= expf(most - top); most = top; }
+        sum += expf(s - most);
+    }
+    sums[r] = sum;
+}
+"""
+
+
+def opened(folder: Path, text: str) -> Workbench:
+    (folder / "f.cu").write_text(text)
     executor = CpuExecutor("A10", folder / "cache", program_folder=folder)
     return open_workbench(
         load_program(folder / "f.cu"), None, (), executor, Policy(seed=7), folder / "run",
         sm_arch="sm_86", timeout_s=60.0,
     )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    return opened(tmp_path_factory.mktemp("domain"), PROGRAM)
 
 
 def judged(bench: Workbench, body: str) -> Gate:
@@ -107,3 +149,17 @@ def test_the_small_launches_have_sizes_that_nothing_divides(bench: Workbench) ->
     (known,) = bench.domains.values()
     assert len(known.domain.shapes) > 1
     assert known.domain.drawn >= len(known.domain.inputs)
+
+
+def test_nothing_is_asked_where_the_author_runs_over_or_subtracts_large_roundings(
+    tmp_path: Path,
+) -> None:
+    """The author's loops compare with `first + keys`, which runs over where `first` is the largest
+    number, and its `exp(s - most)` is anything where scores are so large that they are contracted
+    with the difference in one place and rounded in the other."""
+    bench = opened(tmp_path, SOFTMAX)
+    gate = domain_gate(bench, make_rewrite(ONLINE, "test", "test", "test")).gate
+    assert gate.passed, gate.summary
+    late = ONLINE.replace("sum *= expf(most - top); most = top;", "most = top;")
+    gate = domain_gate(bench, make_rewrite(late, "test", "test", "test")).gate
+    assert not gate.passed

@@ -49,10 +49,11 @@ INSTRUMENTED_FLAGS = (
 )  # fmt: skip
 """Every access keeps its author's width: nothing is vectorised, and vector types stay whole. Nor do
 accesses that stand in two places of the text become one."""
-ASKED_FLAGS = ("-fsanitize=alignment,shift-exponent,float-cast-overflow",)
+ASKED_FLAGS = ("-fsanitize=alignment,shift-exponent,float-cast-overflow,signed-integer-overflow",)
 """Of `checked` alone: g++ tests each address against the type that is accessed there, counts of
-shifts and conversions of floats, and what `cpu/src/alignment.cpp` and `arithmetic.cpp` define is
-called where they do not fit. No sanitizer library is linked."""
+shifts, conversions of floats and arithmetic of signed integers, which wraps then; and what
+`cpu/src/alignment.cpp` and `arithmetic.cpp` define is called where they do not fit. No sanitizer
+library is linked."""
 WRAPPING_FLAGS = ("-fwrapv",)
 """Sums of signed integers wrap, as the instructions of a GPU do."""
 AS_WRITTEN_FLAGS = ("-O0",)
@@ -117,7 +118,7 @@ def code_flags(build: Build) -> tuple[str, ...]:
     this checkout lies is none of them: what is compiled in one serves all."""
     kinds: dict[Build, tuple[str, ...]] = {
         "plain": ("-g1", "-gdwarf-4", *WRAPPING_FLAGS),
-        "checked": (*INSTRUMENTED_FLAGS, *ASKED_FLAGS, *WRAPPING_FLAGS),
+        "checked": (*INSTRUMENTED_FLAGS, *ASKED_FLAGS),
         "traced": INSTRUMENTED_FLAGS,
         "lockstep": (*INSTRUMENTED_FLAGS, *AS_WRITTEN_FLAGS),
     }

@@ -196,8 +196,8 @@ def _tried(
         outcome = fault or _ran(one, folder, 0.0, warnings)
         counted = [int(line[0]) for line in part.all("accesses")]
         reached = {int(line[0]): int(line[1]) for line in part.all("reached")}
-        left = bool(part.all("kept"))
-        found.append(Tried(outcome, counted[0] if counted else None, reached, left))
+        left, over = (bool(part.all(verb)) for verb in ("kept", "overflow"))
+        found.append(Tried(outcome, counted[0] if counted else None, reached, left, over))
     return found
 
 

@@ -1,7 +1,9 @@
 // Arithmetic that C++ leaves undefined and a GPU does otherwise than a processor: shifts by the width or
 // more (PTX ISA, shl and shr, clamp the count; x86 takes its lowest bits) and conversions of floats that
-// the integer type does not hold (PTX ISA, cvt, saturates). g++ calls these functions for
-// -fsanitize=shift-exponent,float-cast-overflow, and no sanitizer library is linked.
+// the integer type does not hold (PTX ISA, cvt, saturates). Signed integers that run over wrap on both,
+// and C++ leaves them undefined all the same: that one did is noted. g++ calls these functions for
+// -fsanitize=shift-exponent,float-cast-overflow,signed-integer-overflow, and no sanitizer library is
+// linked.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -23,7 +25,6 @@ struct Operation {
   } place;
   const NumberType *first, *second;
 };
-static std::set<std::pair<const void*, const void*>> found_arithmetic;
 
 static bool tells(const void* pc) {
   return worker && worker->in_kernel && depth() == Depth::Full && first_time(found_arithmetic, pc, nullptr);
@@ -51,6 +52,10 @@ static void converted(const Operation& done, uintptr_t bits, const void* pc) {
        done.second->name);
 }
 
+static void overflowed() {
+  if (worker && worker->in_kernel && !ran_over.load(std::memory_order_relaxed)) ran_over = true;
+}
+
 }  // namespace cudaops
 
 extern "C" void __ubsan_handle_shift_out_of_bounds(void* done, uintptr_t, uintptr_t count) {
@@ -59,3 +64,8 @@ extern "C" void __ubsan_handle_shift_out_of_bounds(void* done, uintptr_t, uintpt
 extern "C" void __ubsan_handle_float_cast_overflow(void* done, uintptr_t value) {
   cudaops::converted(*(const cudaops::Operation*)done, value, __builtin_return_address(0));
 }
+extern "C" void __ubsan_handle_add_overflow(void*, uintptr_t, uintptr_t) { cudaops::overflowed(); }
+extern "C" void __ubsan_handle_sub_overflow(void*, uintptr_t, uintptr_t) { cudaops::overflowed(); }
+extern "C" void __ubsan_handle_mul_overflow(void*, uintptr_t, uintptr_t) { cudaops::overflowed(); }
+extern "C" void __ubsan_handle_negate_overflow(void*, uintptr_t) { cudaops::overflowed(); }
+extern "C" void __ubsan_handle_divrem_overflow(void*, uintptr_t, uintptr_t) { cudaops::overflowed(); }

@@ -66,7 +66,7 @@ static bool at_shared_guard(const Worker& w, uintptr_t a) {
 bool trace_on = false;  // the launch that is traced is running
 
 static std::mutex finding_lock;
-static std::set<std::pair<const void*, const void*>> found_races, found_same, found_barriers, found_reads;
+static std::set<std::pair<const void*, const void*>> found_races, found_same, found_barriers, found_reads, found_arithmetic;
 
 static bool first_time(std::set<std::pair<const void*, const void*>>& seen, const void* a, const void* b) {
   std::lock_guard<std::mutex> hold(finding_lock);
@@ -76,6 +76,7 @@ static bool first_time(std::set<std::pair<const void*, const void*>>& seen, cons
 // Of the launch that runs: accesses to global memory, and how far each allocation was reached.
 static constexpr int most_reached = 64;
 static std::atomic<uint64_t> accesses{0};
+static std::atomic<bool> ran_over{false};  // a signed integer did
 static std::atomic<uintptr_t> reached[most_reached];  // 0: not at all
 static __thread uint64_t own_accesses;
 
@@ -92,14 +93,16 @@ static inline void note_reach(const Allocation& in, uintptr_t end) {
 
 void checker_launch_begin() {
   std::lock_guard<std::mutex> hold(finding_lock);
-  for (auto* seen : {&found_races, &found_same, &found_barriers, &found_reads}) seen->clear();
+  for (auto* seen : {&found_races, &found_same, &found_barriers, &found_reads, &found_arithmetic}) seen->clear();
   races_forget();
   accesses = 0;
+  ran_over = false;
   for (auto& most : reached) most = 0;
 }
 
 void checker_launch_end() {
   report("accesses\t%llu", (unsigned long long)accesses.load());
+  if (ran_over) report("overflow");
   for (auto& a : allocations)
     if ((unsigned)a.number < most_reached && reached[a.number])
       report("reached\t%d\t%zu", a.number, (size_t)(reached[a.number] - a.begin));
