@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
-from cudaops.program.lexing import Lexed, Token, closing, closing_angle, lex
+from cudaops.program.lexing import Lexed, Token, closing, closing_angle, lex, opening_angle
 
 ItemKind = Literal["function", "declaration", "variable", "type", "instantiation", "other"]
 
@@ -283,22 +283,34 @@ class _Reader:
         return self.text(at) in _TYPE_WORDS and self.text(stop - 1) in _NOT_A_NAME
 
     def _name_before(self, paren: int) -> str:
+        """`reduce`, `Buffer::~Buffer`, `Stream::copy` of `Stream<T>::copy`, `Sum::operator()`."""
         index = paren - 1
-        if self.text(index) == ">" and "operator" not in (
-            self.text(index - 1),
-            self.text(index - 2),
-        ):
-            depth = 0
-            while index > 0:
-                depth += (self.text(index) == ">") - (self.text(index) == "<")
+        found = next(
+            (i for i in range(index, max(index - 4, 0), -1) if self.text(i) == "operator"), None
+        )
+        if found is not None:
+            parts = ["".join(t.text for t in self.tokens[found:paren])]
+            index = found
+        else:
+            index = self._before_angles(index)
+            parts = [self.text(index)]
+            if self.text(index - 1) == "~":
                 index -= 1
-                if depth == 0:
-                    break
-        parts = [self.text(index)]
-        while self.text(index - 1) == "::" and self.tokens[index - 2].kind == "name":
-            index -= 2
-            parts.insert(0, self.text(index))
+                parts = [f"~{parts[0]}"]
+        while self.text(index - 1) == "::":
+            owner = self._before_angles(index - 2)
+            if owner < 0 or self.tokens[owner].kind != "name":
+                break
+            parts.insert(0, self.text(owner))
+            index = owner
         return "::".join(parts)
+
+    def _before_angles(self, index: int) -> int:
+        """The name that template arguments which end here belong to; the index itself else."""
+        if self.text(index) != ">":
+            return index
+        less = opening_angle(self.tokens, index)
+        return index if less is None else less - 1
 
     def _variable_name(self, at: int, head_end: int) -> str:
         name = ""
