@@ -30,7 +30,6 @@ from cudaops.cli.options import (
     JsonOption,
     OutOption,
     RunArgument,
-    SourceArgument,
     with_options,
 )
 from cudaops.cli.runs import (
@@ -53,6 +52,7 @@ from cudaops.graph.placing import (
     resolve,
     source_file,
 )
+from cudaops.program.compilation import read_compilation
 from cudaops.reports import json as run_json
 from cudaops.reports import markdown, terminal
 from cudaops.reports.terminal import Progress
@@ -110,7 +110,13 @@ class RunCommand(OptimizeOptions, ReviewOptions):
 @app.command()
 @with_options
 def run(
-    source: SourceArgument,
+    source: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[FILE.cu]",
+            help="The program, as its author wrote it (may be left out where --nvcc names it).",
+        ),
+    ] = None,
     *,
     options: RunCommand,
     out: OutOption = None,
@@ -118,7 +124,19 @@ def run(
 ) -> None:
     """Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu."""
     settings = load_settings()
-    _run(_resolved(options, source_file(source), out, settings), settings, as_json)
+    named = _named(source, options)
+    if named is None:
+        raise InputError("name the program: cudaops run FILE.cu")
+    path = source_file(named)
+    _run(_resolved(options, path, out, settings), settings, as_json)
+
+
+def _named(source: Path | None, options: OptimizeOptions | ProfileOptions) -> Path | None:
+    """FILE, or the source that `--nvcc` names."""
+    if source is None and options.nvcc is not None:
+        _, named = read_compilation(options.nvcc, Path.cwd())
+        return None if named is None else Path(named)
+    return source
 
 
 def _run(options: RunOptions, settings: Settings, as_json: bool) -> None:
@@ -195,7 +213,7 @@ def profile(
     as_json: JsonOption = False,
 ) -> None:
     """Say what limits the kernel, and stop there; also from what ncu has measured."""
-    path = source_file(one_of(source, report))
+    path = source_file(one_of(_named(source, options), report))
     if report is not None or path.suffix in REPORT_SUFFIXES:
         _print_profile(profile_of_report(path, options.kernel, options.device), as_json)
         return

@@ -124,6 +124,23 @@ def read_nvcc_line(words: Sequence[str], read_file: Callable[[str], str] | None 
     return NvccLine(_phase(names), tuple(inputs), output, tuple(options))
 
 
+def flags_of(line: str) -> list[str]:
+    """The words of a line of nvcc's that are neither its name, nor a file, nor what it makes."""
+    words = shlex.split(line)
+    kept: list[str] = []
+    left = words[1:] if words and PurePath(words[0]).name == "nvcc" else words
+    while left:
+        word = left.pop(0)
+        if not word.startswith("-"):
+            continue
+        name, value = _split(word)
+        own = [word] if value is not None or name not in _VALUED else [word, *left[:1]]
+        left = left[len(own) - 1 :]
+        if name not in (*_TARGET, "o", "O"):
+            kept += own
+    return kept
+
+
 def retargeted(words: Sequence[str], sm_arch: str) -> list[str]:
     """The same command for one target, `sm_90`, in place of those that it names."""
     kept: list[str] = []

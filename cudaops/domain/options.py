@@ -144,6 +144,7 @@ KernelName = Annotated[
 ]
 FileName = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=_NO_NUL)]
 DeviceName = Annotated[str, StringConstraints(max_length=100, pattern=_NO_NUL)]
+CompilerLine = Annotated[str, StringConstraints(min_length=1, max_length=4096, pattern=_NO_NUL)]
 BuildCommand = Annotated[
     str, StringConstraints(min_length=1, max_length=4096, pattern=_NO_NUL, strip_whitespace=True)
 ]
@@ -316,6 +317,15 @@ class ProjectOptions(Record):
     launches the kernels of FILE by CUDA's driver API, run as it is: `python3 app.py`."""
 
 
+class CompilerOptions(Record):
+    """Of the main job, `profile` and `verify` on the user's own machine, whose folders of headers
+    are there; kept in RunOptions."""
+
+    nvcc: Annotated[CompilerLine | None, Flag("--nvcc")] = None
+    """How you compile FILE: nvcc's flags (`-I common/inc -DN=4096 -std=c++20 -lcublas`), or the
+    whole line."""
+
+
 class ReferenceOptions(Record):
     """Of the main job on the user's own machine, where Python says what is right; kept in
     RunOptions."""
@@ -361,18 +371,20 @@ class ReviewOptions(Record):
     """Show patch and evidence, and ask before accepting."""
 
 
-class ProfileOptions(ProgramOptions, ProjectOptions, PlaceOptions, ClockOptions, TrustOptions):
+class ProfileOptions(
+    ProgramOptions, CompilerOptions, ProjectOptions, PlaceOptions, ClockOptions, TrustOptions
+):
     """All that `profile` may be asked for."""
 
 
-class VerifyOptions(ProgramOptions, PlaceOptions, JudgeOptions, TrustOptions):
+class VerifyOptions(ProgramOptions, CompilerOptions, PlaceOptions, JudgeOptions, TrustOptions):
     """All that `verify` may be asked for."""
 
 
 class OptimizeOptions(
-    ProgramOptions, ProjectOptions, ReferenceOptions, PlaceOptions, OptimizerOptions, ModelOptions,
-    StrategyOptions, BeamOptions, LimitOptions, JudgeOptions, ClockOptions, TrustOptions,
-    MemoryOptions,
+    ProgramOptions, CompilerOptions, ProjectOptions, ReferenceOptions, PlaceOptions,
+    OptimizerOptions, ModelOptions, StrategyOptions, BeamOptions, LimitOptions, JudgeOptions,
+    ClockOptions, TrustOptions, MemoryOptions,
 ):  # fmt: skip
     """All that the main job may be asked for, but a person's review."""
 

@@ -119,6 +119,24 @@ class Build(Record):
     device code. Folders in the tree are relative to it."""
 
 
+class Compilation(Record):
+    """How the author compiles a program of one file, where that is more than `nvcc FILE`."""
+
+    line: str
+    """As they type it."""
+    options: tuple[tuple[str, str | None], ...] = ()
+    """As `Build.options`, folders absolute."""
+    link: tuple[str, ...] = ()
+    """Words of nvcc's for linking: `-lcublas`."""
+    host: tuple[str, ...] = ()
+    """Flags of the host's compiler that decide about what the program does: `-fopenmp`."""
+
+    @property
+    def nvcc_words(self) -> tuple[str, ...]:
+        """For linking, and for host code."""
+        return (*self.link, *(f"-Xcompiler={flag}" for flag in self.host))
+
+
 class Application(Record):
     """A program of the author's that launches the kernels by CUDA's driver API, from a file that
     holds kernels alone. It is run as it is: nothing of it is compiled."""
@@ -209,6 +227,10 @@ class Program(Record):
     """What was seen that capture cannot follow, in plain words: textures, device-side launches."""
     build: Build | None = None
     """None: one nvcc command makes the program of the main file."""
+    compilation: Compilation | None = None
+    """What that command says beyond the file."""
+    options: tuple[tuple[str, str | None], ...] = ()
+    """Those of `compilation`, with the program's own folders relative to its files."""
     problem: Problem | None = None
     """The reference that its host code was written around; None: its author wrote all of it."""
     application: Application | None = None
@@ -226,8 +248,8 @@ class Program(Record):
 
     @property
     def code_options(self) -> tuple[tuple[str, str | None], ...]:
-        """`Build.options`, where it is built so."""
-        return () if self.build is None else self.build.options
+        """What decides about its device code, in nvcc's words."""
+        return self.options if self.build is None else self.build.options
 
     @property
     def main(self) -> SourceFile:
@@ -254,6 +276,8 @@ class Program(Record):
             run = build.executable or PurePosixPath(build.interpreter).name
             named = (build.tree_sha256, build.command, run, build.options)
             digest.update(repr(named).encode())
+        if self.compilation is not None:
+            digest.update(repr((self.options, self.compilation.nvcc_words)).encode())
         if self.problem is not None:
             digest.update(self.problem.sha256.encode())
         if self.application is not None:

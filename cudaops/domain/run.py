@@ -19,6 +19,7 @@ from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy, Qualifica
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.options import (
     ClockControl,
+    CompilerOptions,
     ExecutorName,
     LimitOptions,
     MemoryOptions,
@@ -45,7 +46,13 @@ Outcome = Literal["accepted", "provisional", "nothing_found", "failed"]
 
 
 class RunOptions(
-    ProgramOptions, ProjectOptions, ReferenceOptions, LimitOptions, TrustOptions, MemoryOptions
+    ProgramOptions,
+    CompilerOptions,
+    ProjectOptions,
+    ReferenceOptions,
+    LimitOptions,
+    TrustOptions,
+    MemoryOptions,
 ):
     """What the user asked for, resolved; enough to resume."""
 

@@ -35,9 +35,9 @@ def free_elements(
 
     Those that the author's kernel itself does not settle: farther than MAX_OWN_ERROR of their own
     size from the widened run or from a run on moved inputs, integers that differ at all. What the
-    widened run has no number for is settled. Few runs show some of them alone, so that as many
-    others of a floating result may be off too. And those where `result` is nearer to the widened
-    run than the author's own, which is off by more than NOTICED.
+    widened run has no number for is settled. Few runs on moved inputs show some of them alone, so
+    that as many others of a floating result as they show may be off too. And those where `result`
+    is nearer to the widened run than the author's own, which is off by more than NOTICED.
 
     `not_a_number`: NaN is among the results that count; else it is what arithmetic that went wrong
     leaves of numbers.
@@ -52,14 +52,13 @@ def free_elements(
         if wide_path is not None:
             unsettled |= _is_another(view, base, _widened(view, wide_path))
         return unsettled
-    free = np.zeros(base.size, bool)
+    free = unsettled.copy()
     if wide_path is not None:
         wider = _widened(view, wide_path)
-        unsettled |= _is_another(view, base, wider) & np.isfinite(wider)
+        free |= _is_another(view, base, wider) & np.isfinite(wider)
         free |= _is_nearer(result, base, wider)
     if not not_a_number:
         free |= np.isnan(base)
-    free |= unsettled
     off = ~free & ~_is_near(result, base, NOTICED, 0.0)
     return free | off if off.sum() <= unsettled.sum() else free
 

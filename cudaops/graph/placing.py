@@ -18,6 +18,7 @@ from cudaops.domain.judgement import Policy
 from cudaops.domain.options import (
     BeamOptions,
     ClockOptions,
+    CompilerOptions,
     ExecutorChoice,
     JudgeOptions,
     ModelOptions,
@@ -207,6 +208,8 @@ def resolve(
     RunOptions that are not the user's to choose here.
     """
     fields = {name: value for name, value in options if name in KEPT}
+    if isinstance(options, CompilerOptions) and options.nvcc is not None:
+        _require_single(fields, where)
     if isinstance(options, ProjectOptions):
         fields |= _project(options, fields, where)
     if isinstance(options, ReferenceOptions):
@@ -227,6 +230,16 @@ def resolve(
         fields["ncu_clock_control"] = options.clock_control
     fields |= {**(proposer or Proposer())._asdict(), "search": search, **fixed}
     return run_options(source, out, where, **fields)
+
+
+def _require_single(fields: Mapping[str, Any], where: Target) -> None:
+    """Of `--nvcc`: that FILE is a program by itself, on this machine."""
+    if where.executor == "remote":
+        raise InputError("--nvcc is for this machine; a service has none of your headers")
+    if fields.get("build_command") or fields.get("run_command"):
+        raise InputError("--nvcc says how FILE alone is compiled; --build says it of a project")
+    if fields.get("kernel_source"):
+        raise InputError("--nvcc is for programs; one around --source is compiled by cudaops")
 
 
 def _project(options: ProjectOptions, fields: Mapping[str, Any], where: Target) -> dict[str, Any]:

@@ -51,6 +51,7 @@ from cudaops.graph.remembering import open_memory
 from cudaops.graph.services import (
     build_toolbox,
     check_database,
+    compilation_of,
     make_executor,
     open_bench,
     settled,
@@ -186,7 +187,9 @@ def verify_files(
     with contextlib.ExitStack() as after:
         with run_folder(folder):
             events = EventLog(folder / "events.jsonl", on_event)
-            replaced = replaced_by(base, candidate) if options.kernel is None else frozenset()
+            replaced = frozenset[str]()
+            if options.kernel is None:
+                replaced = replaced_by(base, candidate, compilation_of(options))
             kernel = next(iter(replaced)) if len(replaced) == 1 else options.kernel
             options = options.model_copy(update={"source": str(base), "kernel": kernel})
             bench, options, seconds = _intake(options, events, settings)

@@ -9,7 +9,7 @@ from pathlib import Path
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import device
-from cudaops.domain.program import Program
+from cudaops.domain.program import Compilation, Program
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor
@@ -23,6 +23,7 @@ from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
 from cudaops.problem.host_program import problem_program
 from cudaops.problem.reference import FIRST_SEED, Drawer, find_interpreter
+from cudaops.program.compilation import read_compilation
 from cudaops.program.parse import load_program, require_kernels
 from cudaops.rag.embedding import choose_embedder
 from cudaops.rag.knowledge import Knowledge
@@ -118,7 +119,9 @@ def _opened(options: RunOptions, executor: Executor) -> Program:
         return _problem(options, executor)
     named = options.run_command
     if options.build_command is None:
-        return load_program(source) if named is None else _applied(options, executor, named)
+        if named is not None:
+            return _applied(options, executor, named)
+        return load_program(source, compilation_of(options))
     program = executor.open_project(
         Path(options.working_folder),
         source,
@@ -127,6 +130,16 @@ def _opened(options: RunOptions, executor: Executor) -> Program:
     )
     require_kernels(source, program)
     return program
+
+
+def compilation_of(options: RunOptions) -> Compilation | None:
+    """What `--nvcc` says. Raises InputError where that is no line of nvcc's for this file."""
+    if options.nvcc is None:
+        return None
+    found, named = read_compilation(options.nvcc, Path(options.working_folder))
+    if named is not None and Path(named).resolve() != Path(options.source).resolve():
+        raise InputError(f"--nvcc compiles {named}, and {options.source} was given")
+    return found
 
 
 def _applied(options: RunOptions, executor: Executor, command: str) -> Program:

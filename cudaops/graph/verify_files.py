@@ -14,7 +14,7 @@ from cudaops.cuda.verdict import diagnose
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Attempt, Gate, Judgement
 from cudaops.domain.profile import Profile
-from cudaops.domain.program import Program
+from cudaops.domain.program import Compilation, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Progress
 from cudaops.errors import InputError, PlanError
@@ -121,7 +121,7 @@ def _add_profile(state: State, profile: Profile) -> None:
     state["verdict"] = state["baseline_verdict"] = verdict.model_dump(mode="json")
 
 
-def replaced_by(base: Path, candidate: Path) -> frozenset[str]:
+def replaced_by(base: Path, candidate: Path, compilation: Compilation | None) -> frozenset[str]:
     """Kernels of `base` that the candidate leaves not as they are; empty where it is no program.
 
     Raises InputError where one of the files cannot be read, and where it launches fewer new kernels
@@ -130,7 +130,8 @@ def replaced_by(base: Path, candidate: Path) -> frozenset[str]:
     text = _text_of(candidate)
     if _is_device_source(text):
         return frozenset()
-    author, other = load_program(base), _program(candidate, text)
+    author = load_program(base, compilation)
+    other = _program(candidate, text, compilation)
     replaced = replaced_kernels(author, other)
     launched = {site.kernel for site in other.launches}
     gone = [k for k in dict.fromkeys(s.kernel for s in author.launches) if k in replaced - launched]
@@ -197,7 +198,7 @@ def _read(bench: Workbench, candidate: Path) -> tuple[Rewrite, HandedIn | None]:
         except PlanError as error:
             raise InputError(f"{candidate.name}:{error}") from error
         return rewrite, None
-    program = _program(candidate, text)
+    program = _program(candidate, text, bench.program.compilation)
     try:
         spliced = spliced_rewrite(program, bench.spliced)
         if spliced is not None:
@@ -208,10 +209,10 @@ def _read(bench: Workbench, candidate: Path) -> tuple[Rewrite, HandedIn | None]:
     return stripped.rewrite, HandedIn(candidate.name, program, stripped)
 
 
-def _program(candidate: Path, text: str) -> Program:
+def _program(candidate: Path, text: str, compilation: Compilation | None) -> Program:
     """Raises InputError where it is none, and says what device code lacks to be a rewrite."""
     try:
-        return load_program(candidate)
+        return load_program(candidate, compilation)
     except InputError as error:
         words = [t.text for t in lex(byte_text(text)).tokens]
         if "__global__" not in words or "main" in words:

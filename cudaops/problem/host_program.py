@@ -71,7 +71,7 @@ def problem_program(source: Path, problem: Problem) -> Program:
         )
     writer = _Launcher(source.name, text, problem)
     host = f"\n{writer.text()}\n{MAIN_BEGINS}\n{_main(problem, writer.used)}"
-    return load_program(source, host, problem)
+    return load_program(source, host=host, problem=problem)
 
 
 def without_main(program: Program) -> Program:

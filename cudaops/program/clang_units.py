@@ -60,9 +60,11 @@ extern "C" int __cudaPushCallConfiguration(dim3 grid, dim3 block, unsigned long 
 """.replace("@shared@", SHARED)
 _OPTIONS = (
     "-x", "cuda", "--cuda-host-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80",
-    "-std=gnu++17", "-nostdinc", "-nostdinc++", "-ferror-limit=0", "-w",
+    "-nostdinc", "-nostdinc++", "-ferror-limit=0", "-w",
 )  # fmt: skip
 
+_STANDARD = "-std=gnu++17"
+"""Where a build names none."""
 _AUTHORS = re.compile(r'#include "([^"\n]+)"\n')
 """How a rewrite begins that stands below its author's program."""
 _WHOLE = "/cudaops-whole.cu"
@@ -95,23 +97,32 @@ def _library() -> Any:
 
 
 class Clang:
-    """libclang with the prelude compiled once, into `folder`."""
+    """libclang with the prelude compiled once for each standard of C++, into `folder`."""
 
     def __init__(self, folder: Path) -> None:
         self.lib = _library()
         self._index = cindex.Index.create()
         self._arguments = [*_OPTIONS, f"-I{HEADERS}", *self._system_headers()]
+        self._folder = folder
         (folder / "prelude.h").write_text(_PRELUDE, "utf-8")
-        unit = self._index.parse(
-            f"{folder}/prelude.h",
-            self._arguments,
-            options=0x2 | 0x10,  # Incomplete, ForSerialization: as a header is
-        )
-        self._prelude = f"{folder}/prelude.pch"
-        unit.save(self._prelude)
+        self._preludes: dict[str, str] = {}
+        self._prelude(_STANDARD)
         self._author = f"{folder}/author.pch"
         self._compiled: tuple[Any, bool] = (None, False)
         """The program that stands there, and whether it has no errors."""
+
+    def _prelude(self, standard: str) -> str:
+        """What every reading by this standard begins with."""
+        if standard not in self._preludes:
+            unit = self._index.parse(
+                f"{self._folder}/prelude.h",
+                [*self._arguments, standard],
+                options=0x2 | 0x10,  # Incomplete, ForSerialization: as a header is
+            )
+            path = f"{self._folder}/prelude{standard}.pch"
+            unit.save(path)
+            self._preludes[standard] = path
+        return self._preludes[standard]
 
     def parse(
         self, files: dict[str, str], main: str, callee: str | None, flags: Sequence[str] = ()
@@ -121,7 +132,7 @@ class Clang:
         asked = f"static auto* cudaops_instance = &::{callee};" if callee else ""
         whole = f'#include "{ROOT}/{main}"\n{asked}\n'
         below = _AUTHORS.match(files[main])
-        prefix = self._prelude
+        prefix = self._prelude(_standard(flags))
         if below is not None and self._compile_author(files, main, below[1], flags):
             files = files | {main: " " * (below.end() - 1) + files[main][below.end() - 1 :]}
             prefix = self._author
@@ -138,7 +149,9 @@ class Clang:
             self._compiled = (asked, False)
             if path in others and "-include" not in flags:
                 whole = f'#include "{ROOT}/{path}"\n'
-                unit = self._parsed(_AUTHOR, whole, others, flags, self._prelude, header=True)
+                unit = self._parsed(
+                    _AUTHOR, whole, others, flags, self._prelude(_standard(flags)), header=True
+                )
                 if not any(d.severity >= cindex.Diagnostic.Error for d in unit.diagnostics):
                     unit.save(self._author)
                     self._compiled = (asked, True)
@@ -151,7 +164,7 @@ class Clang:
         unsaved = [(f"{ROOT}/{path}", written) for path, written in files.items()]
         return self._index.parse(
             name,
-            [*self._arguments, *_rooted(flags), "-include-pch", prefix],
+            [*self._arguments, _standard(flags), *_rooted(flags), "-include-pch", prefix],
             [*unsaved, (name, text)],
             # KeepGoing: a header that is not there ends nothing; Incomplete, ForSerialization
             options=0x200 | (0x2 | 0x10 if header else 0),
@@ -171,6 +184,10 @@ class Clang:
         toolkits = [Path(home) / "include" for home in [*homes, "/usr/local/cuda"] if home]
         found += [str(t) for t in toolkits if (t / "cuda_fp8.h").is_file()][:1]
         return [word for folder in found for word in ("-isystem", folder)]
+
+
+def _standard(flags: Sequence[str]) -> str:
+    return next((f for f in flags if f.startswith("-std=")), _STANDARD)
 
 
 def _rooted(flags: Sequence[str]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from cudaops.domain.program import (
     Application,
     Build,
+    Compilation,
     GlobalVariable,
     Kernel,
     LaunchSite,
@@ -18,6 +19,7 @@ from cudaops.domain.program import (
     SourceFile,
 )
 from cudaops.errors import InputError
+from cudaops.program.compilation import options_from, own_folders
 from cudaops.program.launches import Launch, Part, find_launches
 from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
@@ -29,12 +31,19 @@ MAX_BYTES = 5_000_000
 """Largest program, all files together. Larger ones are generated or not programs at all."""
 
 
-def load_program(path: Path, host: str = "", problem: Problem | None = None) -> Program:
+def load_program(
+    path: Path,
+    compilation: Compilation | None = None,
+    *,
+    host: str = "",
+    problem: Problem | None = None,
+) -> Program:
     """Read and parse a program; `host`: text that is put behind its main file's, of a `problem`.
     Raises InputError with one line that says what to do."""
     found: dict[Path, str] = {}
     external: list[str] = []
-    _collect(path.resolve(), read_source(path) + host, found, external, _Headers())
+    headers = _Headers(folders=own_folders(compilation))
+    _collect(path.resolve(), read_source(path) + host, found, external, headers)
     if not any("__global__" in text or "<<<" in text for text in found.values()):
         raise InputError(f"{path}: no CUDA in it (no `__global__`, no `<<<`); is it a .cu file?")
     if sum(len(t) for t in found.values()) > MAX_BYTES:
@@ -42,6 +51,9 @@ def load_program(path: Path, host: str = "", problem: Problem | None = None) -> 
     root = Path(os.path.commonpath([p.parent for p in found]))
     files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
     program = parse_files(path.stem, files, tuple(external), problem=problem)
+    if compilation is not None:
+        options = options_from(compilation, root, tuple(found))
+        program = program.model_copy(update={"compilation": compilation, "options": options})
     require_runnable(path, program)
     return program
 
@@ -78,9 +90,7 @@ def load_unit(path: Path, root: Path, folders: Sequence[Path] = ()) -> Program:
     headers = _Headers(root, [p.resolve() for p in folders])
     _collect(path.resolve(), read_source(path), found, external, headers)
     files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
-    program = parse_files(path.stem, files, tuple(external))
-    foreign = tuple(i for i in program.system_includes if headers.find(i) is None)
-    return program.model_copy(update={"system_includes": foreign})
+    return parse_files(path.stem, files, tuple(external))
 
 
 def parse_files(
@@ -105,7 +115,11 @@ def parse_files(
         root_name=root_name,
         main_path=files[0].path,
         files=files,
-        system_includes=tuple(dict.fromkeys([*_system_includes(lexed), *external])),
+        system_includes=tuple(
+            name
+            for name in dict.fromkeys([*_system_includes(lexed), *external])
+            if not any(f"/{f.path}".endswith(f"/{name}") for f in files)
+        ),
         kernels=kernels,
         global_variables=tuple(v for facts in read for v in facts.global_variables()),
         launches=tuple(sites),

@@ -76,13 +76,16 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
 def _with_texts(program: Program, texts: Mapping[str, str]) -> Program:
     """The program with these files' texts, by path."""
     files = tuple(SourceFile(path=f.path, text=texts.get(f.path, f.text)) for f in program.files)
-    return parse_files(
+    parsed = parse_files(
         program.root_name,
         files,
         program.system_includes,
         program.build,
         program.problem,
         program.application,
+    )
+    return parsed.model_copy(
+        update={"compilation": program.compilation, "options": program.options}
     )
 
 

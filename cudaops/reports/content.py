@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 
 from cudaops.cuda.metrics import DURATION
 from cudaops.cuda.ncu_pages import counted
+from cudaops.cuda.nvcc_line import flags_of
 from cudaops.domain.ends import EndKind
 from cudaops.domain.judgement import Attempt, Gate
 from cudaops.domain.model_use import ModelUse, Price, TokenCount
@@ -406,8 +407,8 @@ def next_steps(record: RunRecord) -> list[str]:
         elif record.outcome == "provisional":
             steps += [
                 f"Time both where it is to run, an {record.device}; until then it is provisional:",
-                f"$ nvcc -O3 -arch={record.sm_arch} {source} -o baseline && ./baseline",
-                f"$ nvcc -O3 -arch={record.sm_arch} {best} -o candidate && ./candidate",
+                f"$ {_nvcc(record, source)} -o baseline && ./baseline",
+                f"$ {_nvcc(record, best)} -o candidate && ./candidate",
             ]
         steps += [
             "Check the certificate anywhere, and judge again, here or where there is a GPU:",
@@ -422,6 +423,12 @@ def next_steps(record: RunRecord) -> list[str]:
     if record.outcome == "nothing_found":
         return ["The verdict above says what a rewrite by hand should go for."]
     return ["Mend what the reason names and run again."]
+
+
+def _nvcc(record: RunRecord, source: str) -> str:
+    """The command that compiles a file as the author compiles theirs."""
+    words = () if record.options.nvcc is None else flags_of(record.options.nvcc)
+    return " ".join([f"nvcc -O3 -arch={record.sm_arch}", *map(shlex.quote, words), source])
 
 
 def _in_project(record: RunRecord) -> list[str]:

@@ -200,7 +200,9 @@ def _nvcc_gate(bench: Workbench, spliced: Program, nvcc: Path) -> Gate:
     started = time.monotonic()
     files = {f.path: f.text for f in spliced.files}
     options = spliced.code_options
-    extra = () if spliced.build is None else (*nvcc_words(options), "-dc")
+    extra = (*nvcc_words(options), *(() if spliced.build is None else ("-dc",)))
+    if spliced.compilation is not None:
+        extra = (*extra, *spliced.compilation.nvcc_words)
     command = nvcc_command(nvcc, Path(spliced.main_path), Path("program"), bench.sm_arch, extra)
     content = (nvcc_version(nvcc), command[1:], sorted(files.items()))
     entry = entry_of(bench.executor.cache, "nvcc", *content)

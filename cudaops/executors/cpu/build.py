@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cudaops.cuda.nvcc_line import folders_outside, preprocessor_words
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import Compiled, CompileFailed, Unit
-from cudaops.domain.program import Program
+from cudaops.domain.program import Compilation, Program
 from cudaops.executors.cpu.report import shared_memory
 from cudaops.executors.cpu.toolchain import (
     COMPILE_TIMEOUT_S,
@@ -47,6 +47,10 @@ STATIC_SHARED_LIMIT = 48 * 1024
 """ptxas refuses more. Source: CUDA C++ Programming Guide, technical specifications."""
 
 
+_CUDA_LIBRARY = re.compile(r"-l(?:cu\w+|npp\w*|nv\w+|nccl)")
+"""Those of the CUDA toolkit, of which a processor's program has none."""
+
+
 class Built(NamedTuple):
     """A folder with an executable in it."""
 
@@ -71,7 +75,19 @@ def build_program(cache: Path, program: Program, build: Build = "plain") -> Buil
     if program.build is not None:
         return _build_project(cache, program, build)
     unfused = () if program.fused else ("-ffp-contract=off",)
-    return build_source(cache, program_source(program), program, build, unfused)
+    parallel = ("-fopenmp",) if "omp.h" in program.system_includes else ()
+    host = () if program.compilation is None else program.compilation.host
+    libraries = () if program.compilation is None else _libraries(program.compilation)
+    return build_source(
+        cache, program_source(program), program, build, (*unfused, *parallel, *host),
+        (*(f for f in (*parallel, *host) if f.startswith("-f")), *libraries),
+    )  # fmt: skip
+
+
+def _libraries(compilation: Compilation) -> tuple[str, ...]:
+    """Of what the author links with, what a processor has."""
+    words = compilation.link
+    return tuple(w for w in words if w[:2] in ("-l", "-L") and not _CUDA_LIBRARY.fullmatch(w))
 
 
 def project_tools(cache: Path, build: Build = "plain") -> Tools:

@@ -166,6 +166,9 @@ class GpuBuilder:
         files = {f.path: f.text for f in program.files}
         sources: Sequence[str] = (program.main_path,)
         extra: tuple[str, ...] = library_flags(program.system_includes)
+        extra = (*nvcc_words(program.code_options), *extra)
+        if program.compilation is not None:
+            extra = (*extra, *program.compilation.nvcc_words)
         if not program.fused:
             extra = ("-fmad=false", *extra)
         if recorded:
