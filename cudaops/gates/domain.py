@@ -57,6 +57,9 @@ kernel that computes less exactly shows it on many."""
 AT_THE_END: frozenset[Way] = frozenset({"widest", "huge"})
 """Values next to the largest of their type: another order of the same operations overflows where
 the author's does not. What overflows far from there shows on `large` and `magnitudes`."""
+FEWEST_AT_THE_END = 2
+"""One such input alone refuses no floating result: of its elements most overflow, cancel or are
+NaN, and what is left of them turns on the order of operations."""
 NOT_NUMBERS: frozenset[Way] = frozenset({"infinite", "not_a_number"})
 MOST_ON_GPU = 24
 """Inputs that are run on the GPU as well, whose arithmetic and order of threads are others."""
@@ -72,6 +75,8 @@ class Refusal(NamedTuple):
     misbehaved: Misbehaved | None = None
     is_rounding: bool = False
     """Off by little more than rounding explains."""
+    is_at_the_end: bool = False
+    """A floating result on numbers next to the largest of their type."""
 
 
 class Judged(NamedTuple):
@@ -126,7 +131,7 @@ class DomainJudge:
         refusals += self._run(trials)
         broken = {name for one in refusals for name in one.on.broken}
         counted = [one for one in refusals if not one.on.broken]
-        if all(one.is_rounding for one in counted) and len(counted) < FEWEST_ROUNDED:
+        if _is_chance(counted):
             refusals = [one for one in refusals if one.on.broken]
             counted = []
         if counted:
@@ -195,9 +200,11 @@ class DomainJudge:
         if wrong is None:
             return None
         near, overflows = _off_by(wrong)
-        if near and overflows and _is_at_the_end(one.draw):
+        at_the_end = _is_at_the_end(one.draw)
+        if near and overflows and at_the_end:
             return None
-        return Refusal(one, wrong.summary, None, near and not overflows)
+        floating = any(key.endswith("_max_scaled") for key in wrong.numbers)
+        return Refusal(one, wrong.summary, None, near and not overflows, at_the_end and floating)
 
     def _compared(self, one: DrawnInput, ran: Ran) -> Iterator[BufferAccuracy]:
         workload = one.trial.workload
@@ -421,6 +428,13 @@ def _off_by(found: BufferAccuracy) -> tuple[bool, bool]:
     scaled = [v for key, v in numbers.items() if key.endswith("_max_scaled")]
     special = sum(v for key, v in numbers.items() if key.endswith("_non_finite_mismatches"))
     return bool(scaled) and max(scaled) <= ROUNDING, special > 0
+
+
+def _is_chance(refusals: Sequence[Refusal]) -> bool:
+    """Whether so few inputs, of the kinds that a few of some hundred are, show nothing."""
+    rounded = all(one.is_rounding for one in refusals) and len(refusals) < FEWEST_ROUNDED
+    ends = all(one.is_at_the_end for one in refusals) and len(refusals) < FEWEST_AT_THE_END
+    return rounded or ends
 
 
 def _is_at_the_end(draw: Draw) -> bool:

@@ -19,6 +19,7 @@ from cudaops.cuda.nvcc_line import preprocessor_words
 from cudaops.domain.program import Kernel, Program
 from cudaops.errors import PrerequisiteError
 from cudaops.program.clusters import WORD as CLUSTERS
+from cudaops.program.launches import joined
 from cudaops.program.syntax import KernelForm, LaunchedInstance, NotUnderstood, decoded
 
 TIMEOUT_S = 60.0
@@ -143,7 +144,7 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
         raise NotUnderstood("template arguments that are not known")
     if CLUSTERS in kernel.text:
         raise NotUnderstood("thread block clusters")
-    files = tuple((f.path, f.text) for f in program.files)
+    files = tuple((f.path, joined(f.text)) for f in program.files)
     instance = callee if is_template else None
     flags = tuple(preprocessor_words(program.code_options))
     found = _form_or_why_not(files, program.main_path, kernel.qualified_name, instance, flags)
@@ -175,7 +176,7 @@ def _form_or_why_not(
 
 def launched_instances(program: Program) -> tuple[LaunchedInstance, ...]:
     """What the launches of a program mean, as far as clang can tell; empty where it cannot."""
-    files = tuple((f.path, f.text) for f in program.files)
+    files = tuple((f.path, joined(f.text)) for f in program.files)
     return _launched(files, program.main_path, tuple(preprocessor_words(program.code_options)))
 
 

@@ -7,11 +7,16 @@ from typing import NamedTuple
 
 from cudaops.program.lexing import (
     Directive,
+    Edit,
     Lexed,
     Token,
+    apply_edits,
+    byte_text,
     closing,
+    lex,
     opening,
     opening_angle,
+    plain_text,
     split_commas,
 )
 
@@ -172,7 +177,7 @@ def _closing_launch(tokens: Sequence[Token], at: int) -> int | None:
             index = closing(tokens, index)
         elif text in (";", "<<<", "}"):
             return None
-        elif _is_triple(tokens, index):
+        elif _is_triple(tokens, index, spaced=_is_spaced(tokens[at])):
             while index + 3 < len(tokens) and _is_triple(tokens, index + 1):
                 index += 1
             return index + 2
@@ -180,11 +185,31 @@ def _closing_launch(tokens: Sequence[Token], at: int) -> int | None:
     return None
 
 
-def _is_triple(tokens: Sequence[Token], index: int) -> bool:
+def _is_spaced(opener: Token) -> bool:
+    """Whether it is written `<< <`."""
+    return opener.end - opener.start > len(opener.text)
+
+
+def _is_triple(tokens: Sequence[Token], index: int, *, spaced: bool = False) -> bool:
+    """`>>>`; `spaced`: with white space in it, where arguments follow."""
     three = tokens[index : index + 3]
-    return (
-        len(three) == 3
-        and all(t.text == ">" for t in three)
-        and three[0].end == three[1].start
-        and three[1].end == three[2].start
-    )
+    if len(three) < 3 or any(t.text != ">" for t in three):
+        return False
+    if spaced and [t.text for t in tokens[index + 3 : index + 4]] == ["("]:
+        return True
+    return three[0].end == three[1].start and three[1].end == three[2].start
+
+
+def joined(text: str) -> str:
+    """The text with `<<<` and `>>>` of every launch in one piece, and of its length: nvcc takes
+    `<< <`, and no other compiler does."""
+    lexed = lex(byte_text(text))
+    edits = []
+    for index, token in enumerate(lexed.tokens):
+        close = _closing_launch(lexed.tokens, index) if token.text == "<<<" else None
+        if close is None or not _is_spaced(token):
+            continue
+        edits.append(Edit(token.start, token.end, "<<<".ljust(token.end - token.start)))
+        first, last = lexed.tokens[close - 2].start, lexed.tokens[close].end
+        edits.append(Edit(first, last, ">>>".ljust(last - first)))
+    return plain_text(apply_edits(lexed.text, edits)) if edits else text

@@ -27,7 +27,7 @@ _LEXEME = re.compile(
   | (?P<char>(?:u8|[uUL])?'(?:\\.|[^'\\\n])*'?)
   | (?P<number>\.?[0-9](?:[eEpP][+-]|'?[0-9A-Za-z_.])*)
   | (?P<name>[A-Za-z_$\x80-\xff][0-9A-Za-z_$\x80-\xff]*)
-  | (?P<punct><<<|::|->|[-+*/%&|^=!<>]=|&&|\|\||.)
+  | (?P<punct><<[ \t\r\n]*<|::|->|[-+*/%&|^=!<>]=|&&|\|\||.)
     """,
     re.VERBOSE | re.DOTALL,
 )
@@ -146,7 +146,10 @@ def lex(raw: str) -> Lexed:
                 opened = len(tokens)
             fresh_line = False
             inside = len(directives) if opened >= 0 else -1
-            tokens.append(Token(kind, match.group(), start, end, inside))  # type: ignore[arg-type]
+            text = match.group()
+            if text.startswith("<<"):
+                text = "<<<"  # which nvcc takes with white space in it
+            tokens.append(Token(kind, text, start, end, inside))  # type: ignore[arg-type]
     if opened >= 0:
         directives.append(_directive(tokens, opened, len(raw)))
     return Lexed(raw, tuple(tokens), tuple(comments), tuple(directives))

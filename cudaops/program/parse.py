@@ -44,7 +44,7 @@ def load_program(
     external: list[str] = []
     headers = _Headers(folders=own_folders(compilation))
     _collect(path.resolve(), read_source(path) + host, found, external, headers)
-    if not any("__global__" in text or "<<<" in text for text in found.values()):
+    if not any("__global__" in text or "<<" in text for text in found.values()):
         raise InputError(f"{path}: no CUDA in it (no `__global__`, no `<<<`); is it a .cu file?")
     if sum(len(t) for t in found.values()) > MAX_BYTES:
         raise InputError(f"{path}: larger than 5 MB with its local includes; reduce it first")

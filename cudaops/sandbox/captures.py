@@ -283,13 +283,20 @@ class ProgramCapture:
 
 
 _OF_THE_TOOLKIT = re.compile(
-    r"((?:thrust|cub|cutlass|cute|cuda|nv)/[\w/]+(?:\.\w+)?|(?:cu|nv|npp)\w*\.h): No such file"
+    r"(?<![\w/.])((?:thrust|cub|cutlass|cute|cuda|nv)/[\w/]+(?:\.\w+)?"
+    r"|(?:cu(?:blas|fft|rand|sparse|solver|pti|dnn|tensor)|nv|npp)\w*\.h): No such file"
 )
+_MISSING = re.compile(r"([\w/.-]+): No such file")
 
 
 def _elsewhere(executor: Executor, message: str) -> str:
     """Where a header that a toolkit has and the `cpu` executor has not is found."""
     missing = _OF_THE_TOOLKIT.search(message)
+    if missing is None and (other := _MISSING.search(message)) is not None:
+        return f": say where {other[1]} is, --nvcc -IFOLDER"
+    if "undefined reference to" in message:
+        line = "nvcc FILE.cu OTHER.cpp -o app"
+        return f': a program of several files is built with --build "{line}" --run ./app'
     if executor.name != "cpu" or missing is None:
         return ""
     return f": the `cpu` executor is without {missing[1]}, nvcc has it (--executor cuda, on a GPU)"

@@ -6,6 +6,13 @@
 #define __CUDA_ARCH__ 860
 #define __CUDACC_VER_MAJOR__ 13
 #define __CUDACC_VER_MINOR__ 0
+// By which a helper's header sees that a part of CUDA's was included before it.
+#define __CUDA_RUNTIME_H__
+#define __CUDA_RUNTIME_API_H__
+#define __DRIVER_TYPES_H__
+#define __VECTOR_TYPES_H__
+#define __VECTOR_FUNCTIONS_H__
+#define __DEVICE_TYPES_H__
 #define CUDART_VERSION 13000
 #define CUDA_VERSION 13000
 
