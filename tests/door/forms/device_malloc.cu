@@ -1,0 +1,30 @@
+// not yet: pointers to pointers
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include <cuda_runtime.h>
+
+__global__ void make(float **p, int n) { *p = new float[n]; for (int i = 0; i < n; ++i) (*p)[i] = i; }
+__global__ void use(float **p, float *s, int n) { int i = threadIdx.x; if (i < n) s[i] = (*p)[i] * 2; }
+
+int main(int argc, char **argv) {
+    int rows = argc > 1 ? atoi(argv[1]) : 64, cols = argc > 2 ? atoi(argv[2]) : 512;
+    std::vector<float> h(rows * cols), g(rows);
+    for (size_t i = 0; i < h.size(); ++i) h[i] = float(i % 7) - 2.5f;
+    float *a, *s;
+    cudaMalloc(&a, h.size() * sizeof(float));
+    cudaMalloc(&s, g.size() * sizeof(float));
+    cudaMemcpy(a, h.data(), h.size() * sizeof(float), cudaMemcpyHostToDevice);
+    float **p;
+    cudaMalloc(&p, sizeof(float *));
+    make<<<1, 1>>>(p, rows);
+    use<<<1, 64>>>(p, s, rows);
+    cudaDeviceSynchronize();
+    cudaMemcpy(g.data(), s, g.size() * sizeof(float), cudaMemcpyDeviceToHost);
+    double sum = 0;
+    for (float v : g) sum += v;
+    printf("sum %g first %g\n", sum, g[0]);
+    cudaFree(a);
+    cudaFree(s);
+    return 0;
+}

@@ -1,0 +1,41 @@
+// not yet: no textures on a processor
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include <cuda_runtime.h>
+
+__global__ void rowsum(cudaTextureObject_t t, float *s, int rows, int cols) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r < rows) {
+        float v = 0;
+        for (int c = 0; c < cols; ++c) v += tex1Dfetch<float>(t, r * cols + c);
+        s[r] = v;
+    }
+}
+
+int main(int argc, char **argv) {
+    int rows = argc > 1 ? atoi(argv[1]) : 64, cols = argc > 2 ? atoi(argv[2]) : 512;
+    std::vector<float> h(rows * cols), g(rows);
+    for (size_t i = 0; i < h.size(); ++i) h[i] = float(i % 7) - 2.5f;
+    float *a, *s;
+    cudaMalloc(&a, h.size() * sizeof(float));
+    cudaMalloc(&s, g.size() * sizeof(float));
+    cudaMemcpy(a, h.data(), h.size() * sizeof(float), cudaMemcpyHostToDevice);
+    cudaResourceDesc d = {};
+    d.resType = cudaResourceTypeLinear;
+    d.res.linear.devPtr = a;
+    d.res.linear.desc = cudaCreateChannelDesc<float>();
+    d.res.linear.sizeInBytes = h.size() * sizeof(float);
+    cudaTextureDesc td = {};
+    cudaTextureObject_t t;
+    cudaCreateTextureObject(&t, &d, &td, nullptr);
+    rowsum<<<(rows + 31) / 32, 32>>>(t, s, rows, cols);
+    cudaDeviceSynchronize();
+    cudaMemcpy(g.data(), s, g.size() * sizeof(float), cudaMemcpyDeviceToHost);
+    double sum = 0;
+    for (float v : g) sum += v;
+    printf("sum %g first %g\n", sum, g[0]);
+    cudaFree(a);
+    cudaFree(s);
+    return 0;
+}

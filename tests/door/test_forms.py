@@ -1,0 +1,113 @@
+"""Programs in the forms that people have: one construct each, through `profile` and `verify`.
+
+A form is a file, or a folder with a `main.cu` and what that reads, under `forms/`. Comments at its
+head say how its author compiles and runs it (`// nvcc: -std=c++20`, `// args: 64 512`), and
+`// not yet: why` what is not taken: the test says so once it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from cudaops.cli.boundary import run_command
+
+FORMS = Path(__file__).with_name("forms")
+REWRITE = Path(__file__).with_name("rowsum.cu")
+SUMS_ROWS = re.compile(
+    r"^__global__ void rowsum\(const float \*a, float \*s, int rows, int cols\)", re.MULTILINE
+)
+_HEAD = re.compile(r"^// (nvcc|args|not yet): (.+)$", re.MULTILINE)
+
+
+class Form(NamedTuple):
+    """One program."""
+
+    path: Path
+    said: dict[str, str]
+    text: str
+
+    @property
+    def name(self) -> str:
+        """Of the construct."""
+        return self.path.parent.name if self.path.name == "main.cu" else self.path.stem
+
+    @property
+    def words(self) -> list[str]:
+        """Options that its author's habits need."""
+        line = ["--nvcc", self.said["nvcc"]] if "nvcc" in self.said else []
+        arguments = ["--", *shlex.split(self.said["args"])] if "args" in self.said else []
+        return [*line, "--executor", "cpu", "--json", *arguments]
+
+
+def read_forms() -> list[Form]:
+    """All of them, in the order of their names."""
+    files = [*FORMS.glob("*.cu"), *FORMS.glob("*/main.cu")]
+    found = [
+        Form(f, dict(_HEAD.findall(f.read_text("utf-8"))), f.read_text("utf-8")) for f in files
+    ]
+    return sorted(found, key=lambda form: form.name)
+
+
+def parameters(forms: list[Form]) -> list[object]:
+    """With those that are not taken yet as failures that must stay ones."""
+    return [
+        pytest.param(
+            form,
+            id=form.name,
+            marks=[pytest.mark.xfail(strict=True, reason=form.said["not yet"])]
+            if "not yet" in form.said
+            else [],
+        )
+        for form in forms
+    ]
+
+
+def placed(form: Form, folder: Path) -> Path:
+    """The form in a folder of its own, as its author has it."""
+    if form.path.parent == FORMS:
+        return Path(shutil.copy(form.path, folder / form.path.name))
+    shutil.copytree(form.path.parent, folder, dirs_exist_ok=True)
+    return folder / "main.cu"
+
+
+@pytest.mark.parametrize("form", parameters(read_forms()))
+def test_it_is_profiled(
+    form: Form,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = placed(form, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code = run_command(["profile", source.name, *form.words])
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    assert json.loads(told.out)["verdict"]
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize(
+    "form", parameters([form for form in read_forms() if SUMS_ROWS.search(form.text)])
+)
+def test_a_trivial_rewrite_of_it_passes_every_gate_of_results(
+    form: Form,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = placed(form, tmp_path)
+    rewrite = Path(shutil.copy(REWRITE, tmp_path / "rewrite.cu"))
+    monkeypatch.chdir(tmp_path)
+    run_command(["verify", source.name, rewrite.name, *form.words])
+    told = capsys.readouterr()
+    assert told.out, told.err
+    gates = json.loads(told.out)["judgement"]["gates"]
+    assert "nvcc_compile" in {gate["name"] for gate in gates}, gates
+    assert [g for g in gates if not g["passed"] and g["name"] != "speedup"] == []
