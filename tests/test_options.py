@@ -70,6 +70,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("http", "review"): "a service has nobody to ask",
     ("http", "trust_source"): LOCAL,
     ("http", "clock_control"): LOCAL,
+    ("http", "nvcc"): LOCAL,
     ("http", "build_command"): LOCAL,
     ("http", "run_command"): LOCAL,
     ("http", "kernel_source"): LOCAL,
@@ -87,6 +88,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("mcp", "review"): "the host is who asks its user",
     ("mcp", "trust_source"): LOCAL,
     ("mcp", "clock_control"): LOCAL,
+    ("mcp", "nvcc"): LOCAL,
     ("mcp", "build_command"): LOCAL,
     ("mcp", "run_command"): LOCAL,
     ("mcp", "kernel_source"): LOCAL,
@@ -185,14 +187,19 @@ def test_no_exception_is_of_an_option_that_is_gone() -> None:
     assert {name for _, name in EXCEPTIONS} <= OPTIONS.keys()
 
 
-_PROJECT = {"build_command": "make", "run_command": "./app", "kernel_source": None, "python": None}
-_PROBLEM = {"build_command": None, "run_command": None, "python": "/usr/bin/python3"}
+_PROJECT = {
+    "nvcc": None, "build_command": "make", "run_command": "./app", "kernel_source": None,
+    "python": None,
+}  # fmt: skip
+_PROBLEM = {"nvcc": None, "build_command": None, "run_command": None, "python": "/usr/bin/python3"}
+_SINGLE = {**_PROBLEM, "nvcc": "-DN=4", "kernel_source": None, "python": None}
 
 
 @pytest.mark.parametrize(
     ("source", "arguments"),
     [
         ("/k.cu", {**_PROJECT, "odd_sizes": True, "argv": ("1",), "argument_lines": ()}),
+        ("/k.cu", {**_SINGLE, "odd_sizes": False, "argv": ("1",), "argument_lines": ()}),
         (
             "/k.cu",
             {
