@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
     "line",
     [
         "-Icommon/inc -DSIZE=4 -std=c++20 -lcublas -Xcompiler -fopenmp,-Wall",
-        "nvcc -O3 -arch=sm_80 -I common/inc -D SIZE=4 --std=c++20 k.cu -lcublas -Xcompiler -fopenmp",
+        "nvcc -arch=sm_80 -I common/inc -D SIZE=4 --std=c++20 k.cu -lcublas -Xcompiler -fopenmp",
     ],
 )
 def test_flags_alone_and_the_whole_line_say_the_same(folder: Path, line: str) -> None:
