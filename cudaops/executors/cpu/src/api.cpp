@@ -225,6 +225,8 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
 }
 cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, int) { return cudaSuccess; }
+cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation, unsigned, cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation) { return cudaSuccess; }
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   if (!bytes) return cudaSuccess;
@@ -266,6 +268,29 @@ cudaError_t cudaMemset2D(void* p, size_t pitch, int value, size_t width, size_t 
   }
   return cudaSuccess;
 }
+// The slice of pitched memory that a position, whose x is in bytes, and a layer further lead to.
+static char* slice_of(const cudaPitchedPtr& p, cudaPos at, size_t layer) {
+  return (char*)p.ptr + ((at.z + layer) * p.ysize + at.y) * p.pitch + at.x;
+}
+cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* copy) {
+  if (!copy || copy->srcArray || copy->dstArray || !copy->srcPtr.ptr || !copy->dstPtr.ptr) return fail(cudaErrorInvalidValue);
+  for (size_t layer = 0; layer < copy->extent.depth; ++layer) {
+    cudaError_t error = cudaMemcpy2D(slice_of(copy->dstPtr, copy->dstPos, layer), copy->dstPtr.pitch,
+                                     slice_of(copy->srcPtr, copy->srcPos, layer), copy->srcPtr.pitch,
+                                     copy->extent.width, copy->extent.height, copy->kind);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* copy, cudaStream_t) { return cudaMemcpy3D(copy); }
+cudaError_t cudaMemset3D(cudaPitchedPtr p, int value, cudaExtent extent) {
+  for (size_t layer = 0; layer < extent.depth; ++layer) {
+    cudaError_t error = cudaMemset2D(slice_of(p, cudaPos{0, 0, 0}, layer), p.pitch, value, extent.width, extent.height);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+cudaError_t cudaMemset3DAsync(cudaPitchedPtr p, int value, cudaExtent extent, cudaStream_t) { return cudaMemset3D(p, value, extent); }
 
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaDeviceReset() {

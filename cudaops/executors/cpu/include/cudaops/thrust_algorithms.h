@@ -280,9 +280,20 @@ template <class It, class P> It stable_partition(It first, It last, P holds) {
   thrust::copy_if(values.begin(), values.end(), middle, not_fn(holds));
   return middle;
 }
+template <class It, class S, class P, class = std::enable_if_t<!is_policy<It>>>
+It stable_partition(It first, It last, S stencil, P holds) {
+  auto values = values_of(first, last);
+  It middle = thrust::copy_if(values.begin(), values.end(), stencil, first, holds);
+  thrust::copy_if(values.begin(), values.end(), stencil, middle, not_fn(holds));
+  return middle;
+}
 CUDAOPS_ANYWHERE(stable_partition)
 template <class It, class P> It partition(It first, It last, P holds) {
   return thrust::stable_partition(first, last, holds);
+}
+template <class It, class S, class P, class = std::enable_if_t<!is_policy<It>>>
+It partition(It first, It last, S stencil, P holds) {
+  return thrust::stable_partition(first, last, stencil, holds);
 }
 CUDAOPS_ANYWHERE(partition)
 template <class It, class P, class T> void replace_if(It first, It last, P holds, const T& value) {
