@@ -226,7 +226,7 @@ def test_every_option_reaches_the_run_and_comes_back(
 ) -> None:
     """What is asked for is in RunOptions under one name or another, and a service is told all."""
     values: dict[str, Any] = {
-        **arguments, "warm_ups": "count", "kernel": "k",
+        **arguments, "warm_ups": "count", "kernel": "k", "exit_code": 3,
         "timeout_seconds": 9.0, "executor": "cpu", "arch": "sm_80",
         "device": "A100", "optimizer": "llm", "model": "scripted:answers.json", "strategy": "beam",
         "beam_width": 7, "beam_rounds": 8, "max_iterations": 9, "max_cost_usd": 1.5,

@@ -187,7 +187,8 @@ class KernelOptions(Record):
     ] = ()
     """A line of arguments for one run of the program, in place of PROGRAM ARGS; several for several
     runs. `judged: 37 1` is for correctness alone, `timed: 4096 100` for time alone, `timed*3:`
-    counts threefold; without such a word it is for both. On the command line @FILE: its lines."""
+    counts threefold; without such a word it is for both. `37 < in.txt`: that file on stdin. On the
+    command line @FILE: its lines."""
     odd_sizes: Annotated[bool, Flag("--odd-sizes")] = False
     """Judge on further runs as well, with primes in place of the sizes among the arguments."""
     warm_ups: Annotated[WarmUps, Flag("--warm-ups")] = "auto"
@@ -195,6 +196,8 @@ class KernelOptions(Record):
     counted."""
     kernel: KernelName | None = None
     """Kernel to work on (default: the one with most time)."""
+    exit_code: Annotated[int, Field(ge=0, le=255), WHOLE] = 0
+    """With which the program ends where all went well."""
 
     @property
     def program_runs(self) -> tuple[ProgramRun, ...]:

@@ -235,6 +235,8 @@ class Program(Record):
     """The reference that its host code was written around; None: its author wrote all of it."""
     application: Application | None = None
     """What launches its kernels, which no text of it does; None: it does so itself."""
+    exit_code: int = 0
+    """With which it ends where all went well."""
     fused: bool = True
     """False: built without fused multiply-adds, to see what rounding alone changes in its results.
     Of a program without `build` only."""

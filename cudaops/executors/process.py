@@ -77,13 +77,15 @@ def run_bounded(
     tool: str | None = None,
     confine: Confinement | None = None,
     uncounted_s: Callable[[], float] = float,
+    stdin: Path | None = None,
 ) -> Finished:
     """Run to the end, or to `timeout_s` seconds, in a session of its own; then kill what is left.
 
     `tool` is what the time counts as in the ledger; by default what the command's name says.
     `confine` says what the child may do, and None that it is a trusted tool which sees nothing
     untrusted but names. A child that cannot be confined as wanted is not run. `uncounted_s` says
-    how many seconds of its life so far do not count as time that it took.
+    how many seconds of its life so far do not count as time that it took. `stdin`: what it reads
+    there; None: nothing.
 
     Raises PrerequisiteError where the program does not exist, SandboxUnavailable where the machine
     cannot start a process, cannot confine it, or has no space left, Stopped where the work it is
@@ -98,13 +100,13 @@ def run_bounded(
     given = child_environment(env)
     level = "S0" if confine is None else level_of(confine.phase, confine.at_most)
     if confine is None or level == "S0":
-        child = _start(command, cwd, given)
+        child = _start(command, cwd, given, stdin=stdin)
         collected = _watched(child, deadline, max_output_bytes, None)
         code = child.returncode
     else:
         confined = Confined(confine, level, command, cwd, given, cpu_s=timeout_s)
         try:
-            child = _start(confined.argv, cwd, {}, confined)
+            child = _start(confined.argv, cwd, {}, confined, stdin)
             watch = Watch(child.pid, confined.limits, (*confine.writes, confined.folder))
             collected = _watched(child, deadline, max_output_bytes, watch, confined)
             report = confined.launcher_report()
@@ -126,19 +128,24 @@ def run_bounded(
 
 
 def _start(
-    command: Sequence[str], cwd: Path, env: dict[str, str], confined: Confined | None = None
+    command: Sequence[str],
+    cwd: Path,
+    env: dict[str, str],
+    confined: Confined | None = None,
+    stdin: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     try:
-        child = subprocess.Popen(
-            list(command),
-            cwd=cwd,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=confined.pass_fds if confined else (),
-        )
+        with Path(os.devnull if stdin is None else stdin).open("rb") as given:
+            child = subprocess.Popen(
+                list(command),
+                cwd=cwd,
+                env=env,
+                stdin=given,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                pass_fds=confined.pass_fds if confined else (),
+            )
     except FileNotFoundError as problem:
         if not cwd.is_dir():
             raise SandboxUnavailable(f"the folder {cwd} is gone", "run again") from problem

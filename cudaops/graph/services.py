@@ -87,7 +87,7 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
 
     Raises InputError where the program cannot be optimised as it is.
     """
-    program = _opened(options, executor)
+    program = _opened(options, executor).model_copy(update={"exit_code": options.exit_code})
     if options.kernel is not None and all(
         options.kernel not in (k.name, k.qualified_name) for k in program.kernels
     ):

@@ -121,7 +121,9 @@ def _add_profile(state: State, profile: Profile) -> None:
     state["verdict"] = state["baseline_verdict"] = verdict.model_dump(mode="json")
 
 
-def replaced_by(base: Path, candidate: Path, compilation: Compilation | None) -> frozenset[str]:
+def replaced_by(
+    base: Path, candidate: Path, compilation: Compilation | None = None
+) -> frozenset[str]:
     """Kernels of `base` that the candidate leaves not as they are; empty where it is no program.
 
     Raises InputError where one of the files cannot be read, and where it launches fewer new kernels

@@ -84,9 +84,8 @@ def _with_texts(program: Program, texts: Mapping[str, str]) -> Program:
         program.problem,
         program.application,
     )
-    return parsed.model_copy(
-        update={"compilation": program.compilation, "options": program.options}
-    )
+    kept = ("compilation", "options", "exit_code")
+    return parsed.model_copy(update={name: getattr(program, name) for name in kept})
 
 
 def can_be_replaced(program: Program, kernel: str) -> bool:

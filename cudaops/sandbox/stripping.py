@@ -78,6 +78,7 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
             f"host code that nobody vouches for runs only at isolation {' or '.join(CONFINED)}, "
             f"here it is {bench.executor.isolation}: give device code with @launch directives"
         )
+    program = program.model_copy(update={"exit_code": bench.program.exit_code})
     side = Side(program, _recorded(bench, program, strangers))
     try:
         rewrite = _taken(bench, side, same_inputs=not strangers)

@@ -1,15 +1,14 @@
 """Programs in the forms that people have: one construct each, through `profile` and `verify`.
 
 A form is a file, or a folder with a `main.cu` and what that reads, under `forms/`. Comments at its
-head say how its author compiles and runs it (`// nvcc: -std=c++20`, `// args: 64 512`), and
-`// not yet: why` what is not taken: the test says so once it is.
+head say how its author compiles and runs it (`// nvcc: -std=c++20`, `// args: 64 < in.txt`,
+`// exit code: 1`), and `// not yet: why` what is not taken: the test says so once it is.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import shlex
 import shutil
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +22,7 @@ REWRITE = Path(__file__).with_name("rowsum.cu")
 SUMS_ROWS = re.compile(
     r"^__global__ void rowsum\(const float \*a, float \*s, int rows, int cols\)", re.MULTILINE
 )
-_HEAD = re.compile(r"^// (nvcc|args|not yet): (.+)$", re.MULTILINE)
+_HEAD = re.compile(r"^// (nvcc|args|exit code|not yet): (.+)$", re.MULTILINE)
 
 
 class Form(NamedTuple):
@@ -41,9 +40,9 @@ class Form(NamedTuple):
     @property
     def words(self) -> list[str]:
         """Options that its author's habits need."""
-        line = ["--nvcc", self.said["nvcc"]] if "nvcc" in self.said else []
-        arguments = ["--", *shlex.split(self.said["args"])] if "args" in self.said else []
-        return [*line, "--executor", "cpu", "--json", *arguments]
+        flags = {"nvcc": "--nvcc", "args": "--args", "exit code": "--exit-code"}
+        given = [(flags[name], value) for name, value in self.said.items() if name in flags]
+        return ["--executor", "cpu", "--json", *(word for pair in given for word in pair)]
 
 
 def read_forms() -> list[Form]:

@@ -286,13 +286,30 @@ def _require_seen(
         )
 
 
-def exit_fault(done: Finished) -> Misbehaved | None:
-    """A program that says by its exit code that something went wrong is captured no further."""
-    if done.exit_code == 0:
+def redirected(argv: Sequence[str], folder: Path) -> tuple[tuple[str, ...], Path | None]:
+    """The program's arguments, and what it reads on stdin where they end in `< FILE`, relative to
+    `folder`. Raises InputError where there is no such file."""
+    given = tuple(argv)
+    if given and given[-1].startswith("<") and len(given[-1]) > 1:
+        given = (*given[:-1], "<", given[-1][1:])
+    if len(given) < 2 or given[-2] != "<":
+        return given, None
+    path = folder / given[-1]
+    if not path.is_file():
+        raise InputError(f"< {given[-1]}: no such file for the program's stdin in {folder}")
+    return given[:-2], path
+
+
+def exit_fault(done: Finished, expected: int) -> Misbehaved | None:
+    """A program that says by its exit code that something went wrong is captured no further.
+    `expected`: its code where all went well."""
+    if done.exit_code == expected:
         return None
     said = last_words(done.stderr + done.stdout)
     tail = f": {said}" if said else ""
     tail += f" ({hint})" if (hint := hint_for(done.stderr + done.stdout)) else ""
+    if done.exit_code > 0 and expected == 0:
+        tail += f"; if that is how it ends well: --exit-code {done.exit_code}"
     message = f"the program exits with code {done.exit_code}{tail}"
     return Misbehaved(what="exit_code", message=message, log=done.stderr[-4096:])
 

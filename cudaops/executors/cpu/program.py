@@ -20,6 +20,7 @@ from cudaops.executors.capture.program import (
     author_names,
     exit_fault,
     program_ran,
+    redirected,
 )
 from cudaops.executors.cpu.build import build_program
 from cudaops.executors.cpu.report import find_fault, read_report
@@ -104,7 +105,7 @@ class ProgramRunner:
             return ran
         if ran.report.all("cut") and ran.report.all("end"):
             return ran  # what it says of its results, by exit code too, comes of what was left out
-        return self._fault(ran, blobs) or exit_fault(ran.done) or ran
+        return self._fault(ran, blobs) or exit_fault(ran.done, self.program.exit_code) or ran
 
     def _child(
         self, folder: Path, env: dict[str, str], build: Build = "plain", more_s: float = 0.0
@@ -123,7 +124,8 @@ class ProgramRunner:
             "CUDAOPS_WORKERS": str(self.workers),
             "CUDAOPS_SHARED_OPTIN": str(self.shared_optin),
         }
-        command = [str(built.executable), *self.argv]
+        arguments, stdin = redirected(self.argv, self.cwd)
+        command = [str(built.executable), *arguments]
         with View(self.cwd, self.argv, (self.cache,)) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
@@ -133,6 +135,7 @@ class ProgramRunner:
                 env=env,
                 tool="program",
                 confine=Confinement("program", tuple(view.reads), tuple(writes)),
+                stdin=stdin,
             )
         return Child(built.executable, done, read_report(report_path))
 

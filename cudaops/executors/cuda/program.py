@@ -18,6 +18,7 @@ from cudaops.executors.capture.program import (
     author_names,
     exit_fault,
     program_ran,
+    redirected,
     room_for,
 )
 from cudaops.executors.cpu.report import Report, find_fault, read_report
@@ -132,7 +133,7 @@ class GpuProgram:
         ran = self._child(blobs, env, recorded=True, contents_bytes=most)
         if not isinstance(ran, Child):
             return ran
-        if (fault := self._fault(ran) or exit_fault(ran.done)) is not None:
+        if (fault := self._fault(ran) or exit_fault(ran.done, self.program.exit_code)) is not None:
             return fault
         if ran.report.lines and not ran.report.all("end"):
             raise InputError(
@@ -172,10 +173,11 @@ class GpuProgram:
             settle_gpu_level(self.platform.driver)
         beside = built.tree if built.is_interpreted and built.tree else self.cwd
         hidden = () if built.is_interpreted or built.needs else (built.path.parent.parent,)
+        arguments, stdin = redirected(self.argv, self.cwd)
         with View(beside, self.argv, hidden) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
-                [str(built.path), *self.argv],
+                [str(built.path), *arguments],
                 cwd=view.folder,
                 timeout_s=self.timeout_s + (_stopping_s(contents_bytes) if recorded else 0.0),
                 env={**gpu_environment(), **env},
@@ -187,6 +189,7 @@ class GpuProgram:
                     _runs(built),
                     limits=_with_room(limits_of(phase), contents_bytes),
                 ),
+                stdin=stdin,
             )
         report = _reports(folder)
         if report.all("overdue"):  # the recorder ended it in our stead

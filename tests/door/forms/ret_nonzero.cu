@@ -1,4 +1,4 @@
-// not yet: an exit code other than 0
+// exit code: 1
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

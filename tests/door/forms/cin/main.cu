@@ -1,4 +1,4 @@
-// not yet: stdin is closed
+// args: < in.txt
 #include <iostream>
 #include <cstdio>
 #include <cstdlib>
