@@ -117,7 +117,7 @@ def _recorded(bench: Workbench, program: Program, strangers: bool) -> Captured:
     finally:
         bench.discard(folder.name)
     if isinstance(captured, Misbehaved) and captured.what == "exit_code" and strangers:
-        raise InputError(captured.message.partition(":")[0])
+        raise InputError(re.split("[:;]", captured.message)[0])  # without what it printed
     if not isinstance(captured, Captured):
         raise InputError(captured.placed)
     if not captured.workloads:
