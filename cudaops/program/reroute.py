@@ -5,6 +5,7 @@ Every line stays where it is, so that what a compiler says of the result is true
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 
@@ -60,6 +61,19 @@ def rerouted_files(
 def device_view_files(program: Program, *, dialect: Dialect = "gcc") -> dict[str, str]:
     """The same without the bodies of host-only functions: what the kernels need to compile."""
     return _Rewriter(program, dialect, _SHIM).files(host=False)
+
+
+def kernel_registrations(program: Program) -> list[str]:
+    """Lines behind the program, by which launches through a pointer are told by their kernel's
+    name; empty where every launch names its kernel. Instances of templates have none."""
+    names = Counter(k.name for k in program.kernels)
+    if all(site.kernel in names for site in program.launches):
+        return []
+    return [
+        f"CUDAOPS_KERNEL({json.dumps(k.name)}, ::{k.qualified_name});"
+        for k in program.kernels
+        if names[k.name] == 1 and not k.template_parameters
+    ]
 
 
 _DEDUCED: dict[Dialect, str] = {

@@ -34,6 +34,8 @@ from cudaops.program.wrapper import (
     NAMESPACE_PREFIX,
     Fence,
     Guard,
+    dispatch_name,
+    dispatch_text,
     helpers_text,
     namespace_name,
     wrapper_name,
@@ -94,7 +96,9 @@ def can_be_replaced(program: Program, kernel: str) -> bool:
     if program.application is not None:
         return True
     written, target = _written_out(program, program.kernel(kernel))
-    return any(_is_replaced(written, site, target, ()) for site in written.launches)
+    return any(_is_replaced(written, site, target, ()) for site in written.launches) or bool(
+        _through_pointers(written, target)
+    )
 
 
 def _written_out(program: Program, kernel: Kernel) -> tuple[Program, Kernel]:
@@ -210,12 +214,16 @@ class _Place(NamedTuple):
     in_linkage_block: bool
     namespaces: tuple[str, ...]
     replaced: tuple[tuple[LaunchSite, Launch], ...]
+    through_pointers: bool = False
+    """None of them names the kernel: which one it is shows when the program runs."""
 
     @staticmethod
     def of(program: Program, kernel: Kernel, wanted: Sequence[str]) -> _Place:
         """Right after the kernel where its launches follow in the same file, else before the
         declaration that holds the first launch."""
         sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
+        through = [] if sites else _through_pointers(program, kernel)
+        sites = sites or through
         if not sites:
             raise InputError(
                 f"no launch of `{kernel.name}` names it directly, so none can be replaced; "
@@ -236,7 +244,16 @@ class _Place(NamedTuple):
             in_linkage_block=holder is not None and holder.in_linkage_block,
             namespaces=() if holder is None else holder.namespaces,
             replaced=tuple((s, launches[s.start_byte]) for s in here),
+            through_pointers=bool(through),
         )
+
+
+def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
+    """Launches of what is no kernel's name, each of which may be this one."""
+    names = {k.name for k in program.kernels}
+    if kernel.template_parameters:
+        return []
+    return [s for s in program.launches if s.kernel not in names and s.template_arguments is None]
 
 
 def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: Sequence[str]) -> bool:
@@ -302,6 +319,8 @@ def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
 def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str) -> str:
     """The inserted bytes: the rewrite's device code in its namespace, then the wrapper."""
     wrapper = wrapper_text(kernel, *_signature(kernel), rewrite, guard)
+    if place.through_pointers:
+        wrapper += dispatch_text(kernel)
     host = (helpers_text(wrapper, guard), wrapper.rstrip("\n"))
     return _framed(place, kernel, rewrite, includes, host)
 
@@ -371,14 +390,18 @@ def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, plac
     parts = [text[p.start : p.end] for p in launch.geometry]
     parts += ["0"] * (4 - len(parts))
     arguments = text[launch.template.start : launch.template.end] if launch.template else None
-    name = _spelled(text[launch.callee.start : launch.callee.end], kernel, place)
+    callee = text[launch.callee.start : launch.callee.end]
+    if place.through_pointers:
+        dispatch = _spelled(kernel.name, kernel, place, dispatch_name(kernel))
+        return f"{dispatch}({', '.join([callee, *parts])}" + (", " if site.args else "")
+    name = _spelled(callee, kernel, place, wrapper_name(kernel))
     name += "" if arguments is None else f"<{arguments}>"
     return f"{name}({', '.join(parts)}" + (", " if site.args else "")
 
 
-def _spelled(callee: str, kernel: Kernel, place: _Place) -> str:
+def _spelled(callee: str, kernel: Kernel, place: _Place, function: str) -> str:
     prefix = callee.partition("<")[0].rstrip().removesuffix(byte_text(kernel.name))
     if place.after_kernel:
-        return prefix + wrapper_name(kernel)
-    qualified = "::".join((*place.namespaces, wrapper_name(kernel)))
+        return prefix + function
+    qualified = "::".join((*place.namespaces, function))
     return f"::{qualified}" if place.namespaces else qualified

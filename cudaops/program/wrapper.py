@@ -127,7 +127,8 @@ class Fence(NamedTuple):
 def helpers_text(wrapper: str, guard: Guard) -> str:
     """What the wrapper of this text needs beside the rewrite, inside of the rewrite's namespace."""
     converts = "::cudaops_pointer{" in wrapper
-    text = _GEOMETRY + (_POINTER if converts else "") + (_SAME if guard.instances else "")
+    compares = guard.instances or "::cudaops_same<" in wrapper
+    text = _GEOMETRY + (_POINTER if converts else "") + (_SAME if compares else "")
     return text.replace("\n\n", "\n").strip("\n")
 
 
@@ -139,6 +140,31 @@ def wrapper_text(
     `parameters` and `template` are the kernel's own, as written, without their brackets.
     """
     return _Wrapper(kernel, rewrite, guard).text(parameters, template)
+
+
+def dispatch_name(kernel: Kernel) -> str:
+    """Name of the generated function that launches through a pointer."""
+    return f"cudaops_dispatch_{kernel.name}"
+
+
+def dispatch_text(kernel: Kernel) -> str:
+    """What stands for a launch through a pointer or a parameter: the wrapper where that is this
+    kernel, the same launch otherwise."""
+    own, space = f"::{kernel.qualified_name}", namespace_name(kernel)
+    return f"""\
+template <class Kernel_, class... Arguments_>
+static inline void {dispatch_name(kernel)}(
+    Kernel_ kernel_, dim3 grid_, dim3 block_, size_t smem_, cudaStream_t stream_,
+    Arguments_... arguments_)
+{{
+    if constexpr ({space}::cudaops_same<Kernel_, decltype(&{own})>::value_) {{
+        if (kernel_ == &{own}) {{
+            {wrapper_name(kernel)}(grid_, block_, smem_, stream_, arguments_...);
+            return;
+        }}
+    }}
+    kernel_<<<grid_, block_, smem_, stream_>>>(arguments_...);
+}}"""
 
 
 def forwardable(parameters: str) -> tuple[str, tuple[str, ...]]:

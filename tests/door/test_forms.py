@@ -16,6 +16,12 @@ from typing import NamedTuple
 import pytest
 
 from cudaops.cli.boundary import run_command
+from cudaops.domain.judgement import Policy
+from cudaops.domain.run import RunOptions
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.gates.evaluate import evaluate
+from cudaops.graph.services import open_bench
+from cudaops.graph.verify_files import read_candidate
 
 FORMS = Path(__file__).with_name("forms")
 REWRITE = Path(__file__).with_name("rowsum.cu")
@@ -96,17 +102,21 @@ def test_it_is_profiled(
     "form", parameters([form for form in read_forms() if SUMS_ROWS.search(form.text)])
 )
 def test_a_trivial_rewrite_of_it_passes_every_gate_of_results(
-    form: Form,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Path
 ) -> None:
     source = placed(form, tmp_path)
-    rewrite = Path(shutil.copy(REWRITE, tmp_path / "rewrite.cu"))
     monkeypatch.chdir(tmp_path)
-    run_command(["verify", source.name, rewrite.name, *form.words])
-    told = capsys.readouterr()
-    assert told.out, told.err
-    gates = json.loads(told.out)["judgement"]["gates"]
-    assert "nvcc_compile" in {gate["name"] for gate in gates}, gates
-    assert [g for g in gates if not g["passed"] and g["name"] != "speedup"] == []
+    options = RunOptions(
+        source=str(source),
+        working_folder=str(tmp_path),
+        nvcc=form.said.get("nvcc"),
+        argument_lines=(form.said["args"],) if "args" in form.said else (),
+        exit_code=int(form.said.get("exit code", "0")),
+        policy=Policy(min_speedup=0.001),
+        out=str(tmp_path / "run"),
+    )
+    executor = CpuExecutor("A10", kernels, program_folder=tmp_path)
+    bench = open_bench(options, executor)
+    evaluation = evaluate(bench, read_candidate(bench, REWRITE), bench.policy.min_speedup)
+    assert "nvcc_compile" in {gate.name for gate in evaluation.gates}
+    assert [f"{g.name}: {g.summary}" for g in evaluation.gates if not g.passed] == []

@@ -36,7 +36,11 @@ from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments
 from cudaops.program.plans import instance
-from cudaops.program.reroute import device_view_files, rerouted_files
+from cudaops.program.reroute import (
+    device_view_files,
+    kernel_registrations,
+    rerouted_files,
+)
 from cudaops.storage import NOTE, Facts, entry_of, make_once, raise_if_full
 
 EXECUTABLE = "unit"
@@ -300,7 +304,8 @@ class Source(NamedTuple):
 def program_source(program: Program) -> Source:
     """The whole program with its launches going to the shim."""
     files = rerouted_files(program)
-    main = f'#include "{program.main_path}"\n' + _globals(program)
+    lines = [f'#include "{program.main_path}"', *kernel_registrations(program)]
+    main = "\n".join([*lines, _globals(program)])
     return Source({**files, MAIN: main}, precompilable(program))
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cudaops.domain.program import Program
 from cudaops.executors.cpu.toolchain import CLOCKS, INCLUDE, SOURCE
-from cudaops.program.reroute import Dialect, rerouted_files
+from cudaops.program.reroute import Dialect, kernel_registrations, rerouted_files
 
 FOLDER = Path(__file__).parent / "capture"
 NAMESPACE = "::cudaops_capture"
@@ -72,7 +72,10 @@ def recorder_files() -> dict[str, str]:
 def _headers() -> dict[str, str]:
     """What stands before the author's text."""
     found = {f"cudaops_capture/{p.name}": p for p in (FOLDER / "include/cudaops_capture").iterdir()}
-    shared = (INCLUDE / "cudaops" / name for name in ("argument_types.h", "clock_reads.h"))
+    shared = (
+        INCLUDE / "cudaops" / name
+        for name in ("argument_types.h", "clock_reads.h", "named_kernels.h")
+    )
     found |= {f"cudaops_capture/{path.name}": path for path in shared}
     return {name: path.read_text("utf-8") for name, path in sorted(found.items())}
 
@@ -83,5 +86,6 @@ def _files(program: Program, dialect: Dialect, main: str) -> dict[str, str]:
         f"CUDAOPS_CAPTURE_VARIABLE({json.dumps(v.qualified_name)}, {v.qualified_name});"
         for v in program.global_variables
     ]
+    lines += kernel_registrations(program)
     files = rerouted_files(program, dialect=dialect, shim=NAMESPACE)
     return {**files, main: "\n".join(lines) + "\n"}

@@ -8,6 +8,7 @@
 #include "vector_types.h"
 
 #include "argument_types.h"
+#include "named_kernels.h"
 
 typedef struct CUstream_st* cudaStream_t;
 
@@ -85,6 +86,7 @@ struct Launch {
   Bound<P...> of(void (*function)(P...)) const {
     Bound<P...> bound{call, function};
     bound.call.function = (const void*)function;
+    bound.call.kernel = NamedKernel::name_of(bound.call.function, call.kernel);
     return bound;
   }
   template <class F>

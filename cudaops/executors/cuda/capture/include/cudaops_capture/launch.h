@@ -9,6 +9,7 @@
 #include "runtime.h"
 
 #include "argument_types.h"
+#include "named_kernels.h"
 
 namespace cudaops_capture {
 
@@ -111,6 +112,7 @@ struct Launch {
   Bound<P...> of(void (*function)(P...)) const {
     Bound<P...> bound{call, function};
     bound.call.function = (const void*)function;
+    bound.call.kernel = cudaops::NamedKernel::name_of(bound.call.function, call.kernel);
     return bound;
   }
   template <class F>
