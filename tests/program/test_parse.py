@@ -217,7 +217,7 @@ def test_what_looks_like_a_function() -> None:
     assert [(i.kind, i.name) for i in facts.items if i.kind == "function"] == [
         ("function", "make"),
         ("function", "last"),
-        ("function", "<"),
+        ("function", "operator<"),
     ]
 
 

@@ -327,16 +327,29 @@ def test_a_macro_of_a_header_is_written_out_where_it_is_used() -> None:
         "#define RUN(f, b) f<<<b, 32>>>(p, n)\n#undef RUN\n#define RUN(f, b) f<<<b, 64>>>(p, n)",
         "#define RUN(f, b, c) f<<<b, 32>>>(p, n)",
         "#define RUN(f, more...) f<<<more, 32>>>(p, n)",
-        (
-            "static void run(void (*f)(int*, int), int b, int* p, int n) { f<<<b, 32>>>(p, n); }\n"
-            "#define RUN(f, b) run(f, b, p, n)"
-        ),
     ],
 )
 def test_an_indirect_launch_cannot_be_replaced(macro: str) -> None:
     text = HANDED_OVER.replace("MACRO", macro).replace("USES", "RUN(k, 1);")
     with pytest.raises(InputError, match="names it directly"):
         splice(parse(text), "k", rewrite_of(ONE))
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "static void run(void (*f)(int*, int), int b, int* p, int n) { f<<<b, 32>>>(p, n); }",
+        "template <class F> void run(F f, int b, int* p, int n) { f << <b, 32>> >(p, n); }",
+    ],
+)
+def test_a_launch_through_a_parameter_asks_which_kernel_it_is(
+    function: str, check_cpp: CheckCpp
+) -> None:
+    text = HANDED_OVER.replace("MACRO", function).replace("USES", "run(k, 1, p, n);")
+    after = splice(parse(text), "k", rewrite_of(ONE))
+    assert "cudaops_dispatch_k(f, b, 32, 0, 0, p, n);" in after.main.text
+    assert "if (kernel_ == &::k)" in after.main.text
+    assert check_cpp(rerouted_files(after), "main.cu") == ""
 
 
 def test_kernel_after_its_launch_and_linkage_block(check_cpp: CheckCpp) -> None:
