@@ -29,11 +29,11 @@ def read_compilation(line: str, folder: Path) -> tuple[Compilation, str | None]:
     """
     try:
         words = shlex.split(line)
-    except ValueError as problem:
+        if words and Path(words[0]).name == "nvcc":
+            words = words[1:]
+        read = read_nvcc_line(words, lambda path: (folder / path).read_text("utf-8"))
+    except (ValueError, OSError) as problem:
         raise InputError(f"--nvcc {line!r}: {problem}") from None
-    if words and Path(words[0]).name == "nvcc":
-        words = words[1:]
-    read = read_nvcc_line(words, lambda path: (folder / path).read_text("utf-8"))
     sources = read.sources()
     if len(sources) > 1 or set(read.inputs) - set(sources):
         project = _PROJECT.format(line=shlex.join(["nvcc", *words]), output=read.output or "a.out")
@@ -86,8 +86,5 @@ def _placed(option: Option, folder: Path) -> Option:
 def _link_words(read: NvccLine, folder: Path) -> Iterator[str]:
     for name, value in read.options:
         if name in _LINKING and value is not None:
-            yield (
-                f"-{name}{folder / value if name == 'L' else value}"
-                if len(name) == 1
-                else (f"-{name}={value}")
-            )
+            value = str(folder / value) if name == "L" else value
+            yield f"-{name}{value}" if len(name) == 1 else f"-{name}={value}"

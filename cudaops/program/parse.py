@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -29,6 +30,7 @@ from cudaops.program.signature import read_parameters, read_template_parameters
 
 MAX_BYTES = 5_000_000
 """Largest program, all files together. Larger ones are generated or not programs at all."""
+_LAUNCHES = re.compile(r"<<\s*<")
 
 
 def load_program(
@@ -44,7 +46,7 @@ def load_program(
     external: list[str] = []
     headers = _Headers(folders=own_folders(compilation))
     _collect(path.resolve(), read_source(path) + host, found, external, headers)
-    if not any("__global__" in text or "<<" in text for text in found.values()):
+    if not any("__global__" in text or _LAUNCHES.search(text) for text in found.values()):
         raise InputError(f"{path}: no CUDA in it (no `__global__`, no `<<<`); is it a .cu file?")
     if sum(len(t) for t in found.values()) > MAX_BYTES:
         raise InputError(f"{path}: larger than 5 MB with its local includes; reduce it first")
