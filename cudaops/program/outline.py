@@ -218,6 +218,7 @@ class _Reader:
                 if not member and head_end is None:
                     head_end = index
                     if seen_call and not seen_equal:
+                        close = self._after_handlers(close)
                         return close + 1, (index, close), head_end
                 index = close
             else:
@@ -227,6 +228,13 @@ class _Reader:
                 seen_colon |= text == ":" and seen_call
             index += 1
         return index, None, index if head_end is None else head_end
+
+    def _after_handlers(self, close: int) -> int:
+        """The last brace of a body that is a `try` block, with its handlers; the same else."""
+        while self.text(close + 1) == "catch":
+            brace = closing(self.tokens, close + 2) + 1
+            close = closing(self.tokens, brace)
+        return close
 
     def _parameters(self, at: int, head_end: int) -> tuple[int, int] | None:
         groups: list[tuple[int, int]] = []

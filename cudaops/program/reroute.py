@@ -205,7 +205,8 @@ def _goes(item: Item) -> bool:
     """Items that have no place in a device view, not even as a declaration."""
     if item.kind == "instantiation":
         return not item.spaces & {"__global__", "__device__"}
-    return item.is_host_only and ("::" in item.name or item.qualified_name == "main")
+    whole = "::" in item.name or item.qualified_name == "main" or "try" in item.specifiers
+    return item.is_host_only and whole
 
 
 def _removed(facts: Outline, item: Item) -> Edit:

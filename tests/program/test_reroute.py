@@ -286,3 +286,28 @@ def test_broken_text_never_crashes_and_keeps_its_lines(text: str, data: st.DataO
     program = parse(text)
     for files in (rerouted_files(program), device_view_files(program)):
         assert files["main.cu"].count("\n") == text.count("\n")
+
+
+def test_a_device_view_has_no_member_that_is_defined_outside_of_its_class(
+    check_cpp: CheckCpp,
+) -> None:
+    text = """#include <stdexcept>
+__global__ void k(int* p) { p[0] = 1; }
+struct Buffer { Buffer(int n); ~Buffer(); int operator()(int x) const; static void clear(int* p); };
+Buffer::Buffer(int n) try { if (n) throw std::runtime_error("n"); } catch (...) { throw; }
+Buffer::~Buffer() { }
+int Buffer::operator()(int x) const { return x; }
+void Buffer::clear(int* p) { k<<<1, 1>>>(p); }
+template <class T> struct Stream { Stream(); void run(T* p); };
+template <class T> Stream<T>::Stream() { }
+template <class T> void Stream<T>::run(T* p) { k<<<1, 1>>>(p); }
+int guarded(int x) try { return x; } catch (const std::exception&) { return 1; }
+catch (...) { return 2; }
+int main() try { Stream<int>().run(nullptr); return guarded(0); } catch (...) { return 1; }
+"""
+    seen = view(text)
+    assert "::~Buffer" not in seen
+    assert "catch" not in seen
+    assert "__global__ void k(int* p) { p[0] = 1; }" in seen
+    assert check_cpp(device_view_files(parse(text)), "main.cu") == ""
+    assert check_cpp(rerouted_files(parse(text)), "main.cu") == ""
