@@ -35,7 +35,8 @@ NOT_IN_A_REWRITE = re.compile(
 SAID_SO = re.compile(
     r"[Oo]utside of (?:a rewrite|one)|is refused|cannot ask for|libraries to be allowed"
 )
-BUFFERS_RUN = """// @launch sum grid=(1) block=(256) smem=4*256 args=(x, out, n)
+BUFFERS_RUN = """// @requires n >= 1024
+// @launch sum grid=(1) block=(256) smem=4*256 args=(x, out, n)
 __device__ void compute(const float4* tile) {
     extern __shared__ float of_thread[];
     const float4 v = tile[255 - threadIdx.x];
