@@ -3,6 +3,7 @@
 A form is a file, or a folder with a `main.cu` and what that reads, under `forms/`. Comments at its
 head say how its author compiles and runs it (`// nvcc: -std=c++20`, `// args: 64 < in.txt`,
 `// exit code: 1`), and `// not yet: why` what is not taken: the test says so once it is.
+`// results: not tried yet` stands where nobody has put a rewrite through the gates.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ REWRITE = Path(__file__).with_name("rowsum.cu")
 SUMS_ROWS = re.compile(
     r"^__global__ void rowsum\(const float \*a, float \*s, int rows, int cols\)", re.MULTILINE
 )
-_HEAD = re.compile(r"^// (nvcc|args|exit code|not yet): (.+)$", re.MULTILINE)
+_HEAD = re.compile(r"^// (nvcc|args|exit code|not yet|results): (.+)$", re.MULTILINE)
 
 
 class Form(NamedTuple):
@@ -99,7 +100,8 @@ def test_it_is_profiled(
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    "form", parameters([form for form in read_forms() if SUMS_ROWS.search(form.text)])
+    "form",
+    parameters([f for f in read_forms() if SUMS_ROWS.search(f.text) and "results" not in f.said]),
 )
 def test_a_trivial_rewrite_of_it_passes_every_gate_of_results(
     form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Path
