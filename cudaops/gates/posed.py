@@ -36,8 +36,9 @@ def free_elements(
     Those that the author's kernel itself does not settle: farther than MAX_OWN_ERROR of their own
     size from the widened run or from a run on moved inputs, integers that differ at all. What the
     widened run has no number for is settled. Few runs on moved inputs show some of them alone, so
-    that as many others of a floating result as they show may be off too. And those where `result`
-    is nearer to the widened run than the author's own, which is off by more than NOTICED.
+    that as many others of a floating result as they show, where it is finite, may be off too. And
+    those where `result` is nearer to the widened run than the author's own, which is off by more
+    than NOTICED.
 
     `not_a_number`: NaN is among the results that count; else it is what arithmetic that went wrong
     leaves of numbers.
@@ -59,7 +60,7 @@ def free_elements(
         free |= _is_nearer(result, base, wider)
     if not not_a_number:
         free |= np.isnan(base)
-    off = ~free & ~_is_near(result, base, NOTICED, 0.0)
+    off = ~free & ~_is_near(result, base, NOTICED, 0.0) & np.isfinite(result)
     return free | off if off.sum() <= unsettled.sum() else free
 
 
