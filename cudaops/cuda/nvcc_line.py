@@ -6,7 +6,7 @@ Source of the options: `nvcc --help`, 13.0.88.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path, PurePath
 from typing import Literal, NamedTuple
 
@@ -52,6 +52,11 @@ _CODE_FLAGS = frozenset({
     "extended-lambda", "default-stream",
 })  # fmt: skip
 """What decides about what a file's device code means and becomes, beside its target."""
+LIBRARY = (
+    r"(?:cuda(?:rt|devrt|GL|_\w+_interop)|cu(?:blas|fft|rand|sparse|solver|pti|dnn|tensor)"
+    r"|nv|npp|nccl)\w*"
+)
+"""Names of the toolkit's libraries, and of their headers without `.h`, as a regular expression."""
 _TARGET = frozenset({"arch", "code", "gencode"})
 
 Option = tuple[str, str | None]
@@ -124,35 +129,33 @@ def read_nvcc_line(words: Sequence[str], read_file: Callable[[str], str] | None 
     return NvccLine(_phase(names), tuple(inputs), output, tuple(options))
 
 
+def words_of(line: str) -> list[str]:
+    """A line as a shell splits it, without nvcc's own name. Raises ValueError for an open quote."""
+    words = shlex.split(line)
+    return words[1:] if words and PurePath(words[0]).name == "nvcc" else words
+
+
 def flags_of(line: str) -> list[str]:
     """The words of a line of nvcc's that are neither its name, nor a file, nor what it makes."""
-    words = shlex.split(line)
-    kept: list[str] = []
-    left = words[1:] if words and PurePath(words[0]).name == "nvcc" else words
-    while left:
-        word = left.pop(0)
-        if not word.startswith("-"):
-            continue
-        name, value = _split(word)
-        own = [word] if value is not None or name not in _VALUED else [word, *left[:1]]
-        left = left[len(own) - 1 :]
-        if name not in (*_TARGET, "o", "O"):
-            kept += own
-    return kept
+    left_out = (*_TARGET, "o", "O", "")
+    return [word for name, own in _taken(words_of(line)) if name not in left_out for word in own]
 
 
 def retargeted(words: Sequence[str], sm_arch: str) -> list[str]:
     """The same command for one target, `sm_90`, in place of those that it names."""
-    kept: list[str] = []
+    kept = [word for name, own in _taken(words) if name not in _TARGET for word in own]
+    return [*kept, f"-arch={sm_arch}"]
+
+
+def _taken(words: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
+    """Each option's short name, empty for a file, with the words that say it."""
     left = list(words)
     while left:
-        word = left.pop(0)
-        name, value = _split(word) if word.startswith("-") else ("", None)
-        if name not in _TARGET:
-            kept.append(word)
-        elif value is None and left:
-            left.pop(0)
-    return [*kept, f"-arch={sm_arch}"]
+        own = [left.pop(0)]
+        name, value = _split(own[0]) if own[0].startswith("-") else ("", None)
+        if value is None and name in _VALUED and left:
+            own.append(left.pop(0))
+        yield name, own
 
 
 def _phase(names: set[str]) -> Phase:

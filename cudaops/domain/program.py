@@ -95,6 +95,8 @@ class LaunchSite(Record):
     """End of the launch expression: just after the closing parenthesis of the arguments."""
     enclosing_start_byte: int
     """Start of the top-level declaration (with template header) that holds this launch."""
+    in_macro: bool = False
+    """Whether it stands in a `#define`."""
 
 
 class Build(Record):
@@ -120,10 +122,9 @@ class Build(Record):
 
 
 class Compilation(Record):
-    """How the author compiles a program of one file, where that is more than `nvcc FILE`."""
+    """How the author compiles a program of one file, where that is more than `nvcc FILE`; of every
+    other program nothing."""
 
-    line: str
-    """As they type it."""
     options: tuple[tuple[str, str | None], ...] = ()
     """As `Build.options`, folders absolute."""
     link: tuple[str, ...] = ()
@@ -135,6 +136,10 @@ class Compilation(Record):
     def nvcc_words(self) -> tuple[str, ...]:
         """For linking, and for host code."""
         return (*self.link, *(f"-Xcompiler={flag}" for flag in self.host))
+
+
+PLAIN = Compilation()
+"""`nvcc FILE`."""
 
 
 class Application(Record):
@@ -227,7 +232,7 @@ class Program(Record):
     """What was seen that capture cannot follow, in plain words: textures, device-side launches."""
     build: Build | None = None
     """None: one nvcc command makes the program of the main file."""
-    compilation: Compilation | None = None
+    compilation: Compilation = PLAIN
     """What that command says beyond the file."""
     options: tuple[tuple[str, str | None], ...] = ()
     """Those of `compilation`, with the program's own folders relative to its files."""
@@ -278,7 +283,7 @@ class Program(Record):
             run = build.executable or PurePosixPath(build.interpreter).name
             named = (build.tree_sha256, build.command, run, build.options)
             digest.update(repr(named).encode())
-        if self.compilation is not None:
+        if self.compilation != PLAIN:
             digest.update(repr((self.options, self.compilation.nvcc_words)).encode())
         if self.problem is not None:
             digest.update(self.problem.sha256.encode())

@@ -25,7 +25,7 @@ from cudaops.domain.judgement import Gate, Policy
 from cudaops.domain.program import Kernel
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Say
-from cudaops.domain.workload import ScalarArgument, Workload
+from cudaops.domain.workload import FLOATING, ScalarArgument, Workload
 from cudaops.errors import PlanError
 from cudaops.executors.arrays import LARGEST
 from cudaops.executors.base import Branches, Check, Executor, Trial, Tried
@@ -439,9 +439,12 @@ def _is_chance(refusals: Sequence[Refusal]) -> bool:
 
 def _is_at_the_end(draw: Draw) -> bool:
     """Whether numbers are next to the largest of their type: contents, or a floating argument."""
-    numbers = (v for v in draw.values.values() if isinstance(v, float))
-    return any(w in AT_THE_END for w in draw.ways.values()) or any(
-        abs(v) >= LARGEST["f32"] / 16 for v in numbers
+    if any(way in AT_THE_END for way in draw.ways.values()):
+        return True
+    return any(
+        abs(draw.values[a.name]) >= LARGEST[a.element] / 16
+        for a in draw.shape.workload.arguments
+        if isinstance(a, ScalarArgument) and a.element in FLOATING and a.name in draw.values
     )
 
 

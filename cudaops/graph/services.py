@@ -9,7 +9,7 @@ from pathlib import Path
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import device
-from cudaops.domain.program import Compilation, Program
+from cudaops.domain.program import PLAIN, Compilation, Program
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor
@@ -132,10 +132,10 @@ def _opened(options: RunOptions, executor: Executor) -> Program:
     return program
 
 
-def compilation_of(options: RunOptions) -> Compilation | None:
+def compilation_of(options: RunOptions) -> Compilation:
     """What `--nvcc` says. Raises InputError where that is no line of nvcc's for this file."""
     if options.nvcc is None:
-        return None
+        return PLAIN
     found, named = read_compilation(options.nvcc, Path(options.working_folder))
     if named is not None and Path(named).resolve() != Path(options.source).resolve():
         raise InputError(f"--nvcc compiles {named}, and {options.source} was given")

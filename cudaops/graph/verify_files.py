@@ -14,7 +14,7 @@ from cudaops.cuda.verdict import diagnose
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Attempt, Gate, Judgement
 from cudaops.domain.profile import Profile
-from cudaops.domain.program import Compilation, Program
+from cudaops.domain.program import PLAIN, Compilation, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Progress
 from cudaops.errors import InputError, PlanError
@@ -121,9 +121,7 @@ def _add_profile(state: State, profile: Profile) -> None:
     state["verdict"] = state["baseline_verdict"] = verdict.model_dump(mode="json")
 
 
-def replaced_by(
-    base: Path, candidate: Path, compilation: Compilation | None = None
-) -> frozenset[str]:
+def replaced_by(base: Path, candidate: Path, compilation: Compilation = PLAIN) -> frozenset[str]:
     """Kernels of `base` that the candidate leaves not as they are; empty where it is no program.
 
     Raises InputError where one of the files cannot be read, and where it launches fewer new kernels
@@ -211,7 +209,7 @@ def _read(bench: Workbench, candidate: Path) -> tuple[Rewrite, HandedIn | None]:
     return stripped.rewrite, HandedIn(candidate.name, program, stripped)
 
 
-def _program(candidate: Path, text: str, compilation: Compilation | None) -> Program:
+def _program(candidate: Path, text: str, compilation: Compilation) -> Program:
     """Raises InputError where it is none, and says what device code lacks to be a rewrite."""
     try:
         return load_program(candidate, compilation)

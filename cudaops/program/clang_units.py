@@ -60,7 +60,7 @@ extern "C" int __cudaPushCallConfiguration(dim3 grid, dim3 block, unsigned long 
 """.replace("@shared@", SHARED)
 _OPTIONS = (
     "-x", "cuda", "--cuda-host-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80",
-    "-nostdinc", "-nostdinc++", "-ferror-limit=0", "-w",
+    "-std=gnu++17", "-nostdinc", "-nostdinc++", "-ferror-limit=0", "-w",
 )  # fmt: skip
 
 _STANDARD = "-std=gnu++17"
@@ -164,7 +164,7 @@ class Clang:
         unsaved = [(f"{ROOT}/{path}", written) for path, written in files.items()]
         return self._index.parse(
             name,
-            [*self._arguments, _standard(flags), *_rooted(flags), "-include-pch", prefix],
+            [*self._arguments, *_rooted(flags), "-include-pch", prefix],
             [*unsaved, (name, text)],
             # KeepGoing: a header that is not there ends nothing; Incomplete, ForSerialization
             options=0x200 | (0x2 | 0x10 if header else 0),

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cudaops.cuda.nvcc_line import NvccLine, Option, read_nvcc_line
+from cudaops.cuda.nvcc_line import NvccLine, Option, read_nvcc_line, words_of
 from cudaops.domain.program import Compilation
 from cudaops.errors import InputError
 
@@ -28,9 +28,7 @@ def read_compilation(line: str, folder: Path) -> tuple[Compilation, str | None]:
     Raises InputError, one line, for a line that is none, or one of several sources.
     """
     try:
-        words = shlex.split(line)
-        if words and Path(words[0]).name == "nvcc":
-            words = words[1:]
+        words = words_of(line)
         read = read_nvcc_line(words, lambda path: (folder / path).read_text("utf-8"))
     except (ValueError, OSError) as problem:
         raise InputError(f"--nvcc {line!r}: {problem}") from None
@@ -41,7 +39,6 @@ def read_compilation(line: str, folder: Path) -> tuple[Compilation, str | None]:
     if read.phase not in ("link", "compile"):
         raise InputError(f"--nvcc {line!r} makes no program; give the line that does")
     compilation = Compilation(
-        line=line,
         options=tuple(_placed(one, folder) for one in read.code_options()),
         link=tuple(_link_words(read, folder)),
         host=tuple(f for f in read.host_flags() if f.startswith(_HOST_FLAGS)),
@@ -49,28 +46,22 @@ def read_compilation(line: str, folder: Path) -> tuple[Compilation, str | None]:
     return compilation, str(folder / sources[0]) if sources else None
 
 
-def own_folders(compilation: Compilation | None) -> list[Path]:
+def own_folders(compilation: Compilation) -> list[Path]:
     """Folders of headers that are the author's, first to last."""
-    folders = [Path(v) for n, v in _options(compilation) if n in _FOLDERS and v is not None]
+    folders = [Path(v) for n, v in compilation.options if n in _FOLDERS and v is not None]
     return [f for f in folders if f.is_dir() and not str(f).startswith(_SYSTEM)]
 
 
-def options_from(
-    compilation: Compilation | None, root: Path, files: Sequence[Path]
-) -> tuple[Option, ...]:
+def options_from(compilation: Compilation, root: Path, files: Sequence[Path]) -> tuple[Option, ...]:
     """Options for a compiler that runs over the program's own files, which lie relative to `root`:
     a folder that holds none of them stays where it is."""
     own = own_folders(compilation)
     placed: list[Option] = []
-    for name, value in _options(compilation):
+    for name, value in compilation.options:
         folder = Path(value or "")
         held = name in _FOLDERS and folder in own and any(f.is_relative_to(folder) for f in files)
         placed.append((name, os.path.relpath(folder, root) if held else value))
     return tuple(placed)
-
-
-def _options(compilation: Compilation | None) -> tuple[Option, ...]:
-    return () if compilation is None else compilation.options
 
 
 def _placed(option: Option, folder: Path) -> Option:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -20,6 +21,7 @@ from cudaops.program.lexing import (
     split_commas,
 )
 
+_SPACED = re.compile(r"<<\s+<")
 _KEYWORDS = frozenset({"return", "else", "do", "case", "co_await", "co_return", "throw", "new"})
 
 
@@ -203,6 +205,8 @@ def _is_triple(tokens: Sequence[Token], index: int, *, spaced: bool = False) -> 
 def joined(text: str) -> str:
     """The text with `<<<` and `>>>` of every launch in one piece, and of its length: nvcc takes
     `<< <`, and no other compiler does."""
+    if _SPACED.search(text) is None:
+        return text
     lexed = lex(byte_text(text))
     edits = []
     for index, token in enumerate(lexed.tokens):

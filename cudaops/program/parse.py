@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.program import (
+    PLAIN,
     Application,
     Build,
     Compilation,
@@ -21,7 +21,7 @@ from cudaops.domain.program import (
 )
 from cudaops.errors import InputError
 from cudaops.program.compilation import options_from, own_folders
-from cudaops.program.launches import Launch, Part, find_launches
+from cudaops.program.launches import Launch, Part, find_launches, joined
 from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
 from cudaops.program.macros import resolve_launched
@@ -30,12 +30,11 @@ from cudaops.program.signature import read_parameters, read_template_parameters
 
 MAX_BYTES = 5_000_000
 """Largest program, all files together. Larger ones are generated or not programs at all."""
-_LAUNCHES = re.compile(r"<<\s*<")
 
 
 def load_program(
     path: Path,
-    compilation: Compilation | None = None,
+    compilation: Compilation = PLAIN,
     *,
     host: str = "",
     problem: Problem | None = None,
@@ -46,16 +45,15 @@ def load_program(
     external: list[str] = []
     headers = _Headers(folders=own_folders(compilation))
     _collect(path.resolve(), read_source(path) + host, found, external, headers)
-    if not any("__global__" in text or _LAUNCHES.search(text) for text in found.values()):
+    if not any("__global__" in text or "<<<" in joined(text) for text in found.values()):
         raise InputError(f"{path}: no CUDA in it (no `__global__`, no `<<<`); is it a .cu file?")
     if sum(len(t) for t in found.values()) > MAX_BYTES:
         raise InputError(f"{path}: larger than 5 MB with its local includes; reduce it first")
     root = Path(os.path.commonpath([p.parent for p in found]))
     files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
     program = parse_files(path.stem, files, tuple(external), problem=problem)
-    if compilation is not None:
-        options = options_from(compilation, root, tuple(found))
-        program = program.model_copy(update={"compilation": compilation, "options": options})
+    options = options_from(compilation, root, tuple(found))
+    program = program.model_copy(update={"compilation": compilation, "options": options})
     require_runnable(path, program)
     return program
 
@@ -384,6 +382,7 @@ class _FileFacts:
             start_byte=launch.start,
             end_byte=launch.end,
             enclosing_start_byte=self._enclosing(launch, holder),
+            in_macro=launch.directive is not None,
         )
 
     def _enclosing(self, launch: Launch, holder: Item | None) -> int:

@@ -251,16 +251,13 @@ class _Place(NamedTuple):
 def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
     """Launches of what is no kernel's name, each of which may be this one; not those of macros."""
     names = {k.name for k in program.kernels}
-    found = [s for s in program.launches if s.kernel not in names and s.template_arguments is None]
-    if kernel.template_parameters or not found:
+    if kernel.template_parameters:
         return []
-    written = {
-        (path, launch.start)
-        for path in {s.file for s in found}
-        for launch in find_launches(_facts(program, path).lexed)
-        if launch.directive is None
-    }
-    return [s for s in found if (s.file, s.start_byte) in written]
+    return [
+        site
+        for site in program.launches
+        if site.kernel not in names and site.template_arguments is None and not site.in_macro
+    ]
 
 
 def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: Sequence[str]) -> bool:

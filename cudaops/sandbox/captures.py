@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from cudaops.cuda.nvcc_line import LIBRARY
 from cudaops.domain.base import Record
 from cudaops.domain.execution import (
     Captured,
@@ -226,7 +227,7 @@ class ProgramCapture:
             raise error if alone else InputError(f"{_shown(run)}: {error}") from error
         if isinstance(outcome, CompileFailed):
             text = f"{outcome.placed}; the program must compile before it can be optimised"
-            raise InputError(text + _elsewhere(self.executor, outcome.message))
+            raise InputError(text + _elsewhere(self.executor, self.program, outcome.message))
         where = "" if alone else f"{_shown(run)}: "
         if isinstance(outcome, Misbehaved):
             hint = "; --timeout raises the limit" if outcome.what == "timeout" else ""
@@ -283,23 +284,25 @@ class ProgramCapture:
 
 
 _OF_THE_TOOLKIT = re.compile(
-    r"(?<![\w/.])((?:thrust|cub|cutlass|cute|cuda|nv)/[\w/]+(?:\.\w+)?"
-    r"|(?:cu(?:blas|fft|rand|sparse|solver|pti|dnn|tensor)|nv|npp)\w*\.h): No such file"
+    rf"(?:(?:thrust|cub|cutlass|cute|cuda|nv)/[\w/]+(?:\.\w+)?|{LIBRARY}\.h)"
 )
 _MISSING = re.compile(r"([\w/.-]+): No such file")
 
 
-def _elsewhere(executor: Executor, message: str) -> str:
-    """Where a header that a toolkit has and the `cpu` executor has not is found."""
-    missing = _OF_THE_TOOLKIT.search(message)
-    if missing is None and (other := _MISSING.search(message)) is not None:
-        return f": say where {other[1]} is, --nvcc -IFOLDER"
+def _elsewhere(executor: Executor, program: Program, message: str) -> str:
+    """Where what a program lacks is found, and which option says so."""
+    missing = _MISSING.search(message)
+    if missing is not None and _OF_THE_TOOLKIT.fullmatch(missing[1]):
+        has = f"the `cpu` executor is without {missing[1]}, nvcc has it (--executor cuda, on a GPU)"
+        return f": {has}" if executor.name == "cpu" else ""
+    if program.build is not None:
+        return ""
+    if missing is not None:
+        return f": say where {missing[1]} is, --nvcc -IFOLDER"
     if "undefined reference to" in message:
         line = "nvcc FILE.cu OTHER.cpp -o app"
         return f': a program of several files is built with --build "{line}" --run ./app'
-    if executor.name != "cpu" or missing is None:
-        return ""
-    return f": the `cpu` executor is without {missing[1]}, nvcc has it (--executor cuda, on a GPU)"
+    return ""
 
 
 def _passed_over(program: Program, captured: Captured) -> list[str]:

@@ -19,7 +19,12 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError
 from cudaops.executors.arrays import UNIT_ROUNDOFF, sample, stored
 from cudaops.executors.capture.program import last_words
-from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_command, nvcc_version
+from cudaops.executors.cuda.toolchain import (
+    find_nvcc,
+    nvcc_command,
+    nvcc_version,
+    words_of_author,
+)
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.sandbox.captures import CapturedRun
@@ -200,9 +205,9 @@ def _nvcc_gate(bench: Workbench, spliced: Program, nvcc: Path) -> Gate:
     started = time.monotonic()
     files = {f.path: f.text for f in spliced.files}
     options = spliced.code_options
-    extra = (*nvcc_words(options), *(() if spliced.build is None else ("-dc",)))
-    if spliced.compilation is not None:
-        extra = (*extra, *spliced.compilation.nvcc_words)
+    extra = words_of_author(spliced)
+    if spliced.build is not None:
+        extra = (*nvcc_words(options), "-dc")
     command = nvcc_command(nvcc, Path(spliced.main_path), Path("program"), bench.sm_arch, extra)
     content = (nvcc_version(nvcc), command[1:], sorted(files.items()))
     entry = entry_of(bench.executor.cache, "nvcc", *content)

@@ -9,7 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from cudaops.cuda.nvcc_line import folders_outside, preprocessor_words
+from cudaops.cuda.nvcc_line import (
+    LIBRARY,
+    folders_outside,
+    preprocessor_words,
+    read_nvcc_line,
+)
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import Compiled, CompileFailed, Unit
 from cudaops.domain.program import Compilation, Program
@@ -29,6 +34,7 @@ from cudaops.executors.cpu.toolchain import (
     precompiled_header,
     source_digest,
 )
+from cudaops.executors.cuda.toolchain import library_flags
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.executors.project.driver import DriverConfig
 from cudaops.executors.project.tree import Tools, project_program
@@ -49,10 +55,8 @@ _FORMAT = 4
 """Part of every key: raised when what stands in the facts changes."""
 STATIC_SHARED_LIMIT = 48 * 1024
 """ptxas refuses more. Source: CUDA C++ Programming Guide, technical specifications."""
-
-
-_CUDA_LIBRARY = re.compile(r"-l(?:cu\w+|npp\w*|nv\w+|nccl)")
-"""Those of the CUDA toolkit, of which a processor's program has none."""
+_CUDA_LIBRARY = re.compile(rf"-l(?:cuda|{LIBRARY})")
+"""Those of which a processor's program has none."""
 
 
 class Built(NamedTuple):
@@ -79,13 +83,14 @@ def build_program(cache: Path, program: Program, build: Build = "plain") -> Buil
     if program.build is not None:
         return _build_project(cache, program, build)
     unfused = () if program.fused else ("-ffp-contract=off",)
-    parallel = ("-fopenmp",) if "omp.h" in program.system_includes else ()
-    host = () if program.compilation is None else program.compilation.host
-    libraries = () if program.compilation is None else _libraries(program.compilation)
-    return build_source(
-        cache, program_source(program), program, build, (*unfused, *parallel, *host),
-        (*(f for f in (*parallel, *host) if f.startswith("-f")), *libraries),
-    )  # fmt: skip
+    host = (*_host_flags(program), *program.compilation.host)
+    linked = (*(f for f in host if f.startswith("-f")), *_libraries(program.compilation))
+    return build_source(cache, program_source(program), program, build, (*unfused, *host), linked)
+
+
+def _host_flags(program: Program) -> tuple[str, ...]:
+    """What the headers that it includes need of the host's compiler."""
+    return read_nvcc_line(library_flags(program.system_includes)).host_flags()
 
 
 def _libraries(compilation: Compilation) -> tuple[str, ...]:

@@ -45,11 +45,11 @@ from cudaops.executors.cuda.symbols import (
 )
 from cudaops.executors.cuda.toolchain import (
     cuda_includes,
-    library_flags,
     nvcc_command,
     nvcc_version,
     require_nvcc,
     toolkit_home,
+    words_of_author,
 )
 from cudaops.executors.isolation.phases import Confinement, Phase
 from cudaops.executors.isolation.places import interpreter
@@ -165,10 +165,7 @@ class GpuBuilder:
         arch = target_arch((f.text for f in program.files), self.sm_arch)
         files = {f.path: f.text for f in program.files}
         sources: Sequence[str] = (program.main_path,)
-        extra: tuple[str, ...] = library_flags(program.system_includes)
-        extra = (*nvcc_words(program.code_options), *extra)
-        if program.compilation is not None:
-            extra = (*extra, *program.compilation.nvcc_words)
+        extra = words_of_author(program)
         if not program.fused:
             extra = ("-fmad=false", *extra)
         if recorded:

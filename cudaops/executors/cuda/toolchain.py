@@ -10,6 +10,8 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from cudaops.cuda.nvcc_line import nvcc_words
+from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
 from cudaops.executors.process import run_bounded
 
@@ -89,6 +91,13 @@ def cuda_includes(nvcc: Path) -> tuple[Path, ...]:
 def library_flags(includes: Iterable[str]) -> tuple[str, ...]:
     """Link flags for a program with these system includes."""
     return tuple(dict.fromkeys(f for name in includes for f in LIBRARIES.get(name, ())))
+
+
+def words_of_author(program: Program) -> tuple[str, ...]:
+    """What nvcc is told of a program of one file: its author's flags, and the libraries whose
+    headers it includes."""
+    libraries = library_flags(program.system_includes)
+    return (*nvcc_words(program.code_options), *libraries, *program.compilation.nvcc_words)
 
 
 def nvcc_command(
