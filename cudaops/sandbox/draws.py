@@ -34,7 +34,14 @@ from cudaops.executors.fields import field_values, replaced, value_in, views, wr
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import ascends, before_path, pad_tail, searched_tables
-from cudaops.sandbox.shapes import EXPENSIVE, LEAST_SIZE, Shape, standing, with_scalars
+from cudaops.sandbox.shapes import (
+    EXPENSIVE,
+    LEAST_SIZE,
+    Shape,
+    blocks_for,
+    standing,
+    with_scalars,
+)
 from cudaops.sandbox.variations import EXACT_WAYS, LIMITS, Way, varied, ways_of
 
 BUDGET = 30_000_000
@@ -337,7 +344,7 @@ class Drawing:
             workload = _remembering(workload)
         if draw.recorded is not None:
             workload = _as_launched(workload, self.subject.launches[draw.recorded])
-        workload = with_numbers(workload, draw.values)
+        workload = self._with_fewer_blocks(draw, with_numbers(workload, draw.values))
         inputs = standing(workload, background)
         contents, states = dict(inputs.contents), {g.name: g for g in workload.globals}
         generator = np.random.default_rng(draw.seed)
@@ -416,15 +423,33 @@ class Drawing:
     def _least(self, name: str) -> float:
         """What an integer argument is at least: nobody launches blocks for nothing, nor a loop up
         to less than nothing."""
-        w, value = self.subject.workload, number_of(self.subject.workload, name)
+        if self._axes_alone(self.subject.workload, name):
+            return 1
         if not self.is_size(name) and not self._is_bound(name):
             return -np.inf
-        axes = ((getattr(w.grid, a), getattr(w.block, a)) for a in "xyz")
-        of_grid = any(
-            blocks in (value, math.ceil(value / threads)) and (blocks > 1 or value >= LEAST_SIZE)
-            for blocks, threads in axes
-        )
-        return 1 if of_grid else 0
+        return 1 if _axes_of_count(self.subject.workload, name, LEAST_SIZE) else 0
+
+    def _axes_alone(self, workload: Workload, name: str) -> list[str]:
+        """Axes whose blocks are as many as an integer argument says, where the kernel asks nothing
+        of it: the grid alone is its bound, and no author passes another number than he launches."""
+        text = _COMMENT.sub(" ", self.subject.kernel.text)
+        asked = rf"[\w\])]\s*[<>=!%]=?\s*{name}\b|\b{name}\s*(?:[<>=!]=?|\?)|switch\s*\(\s*{name}\b"
+        return [] if re.search(asked, text) else _axes_of_count(workload, name)
+
+    def _with_fewer_blocks(self, draw: Draw, workload: Workload) -> Workload:
+        """The launch with the grid that belongs to a smaller number of what the grid alone says."""
+        grid = workload.grid
+        for argument in draw.shape.workload.arguments:
+            if isinstance(argument, ScalarArgument) and argument.name in draw.values:
+                value, name = int(draw.values[argument.name]), argument.name
+                if argument.element in FLOATING or not 1 <= value < argument.value:
+                    continue
+                for axis in self._axes_alone(draw.shape.workload, name):
+                    blocks, threads = getattr(grid, axis), getattr(workload.block, axis)
+                    alone = argument.value == blocks
+                    fewer = value if alone else math.ceil(value / threads)
+                    grid = grid.model_copy(update={axis: min(blocks, fewer)})
+        return workload.model_copy(update={"grid": grid})
 
     def _is_bound(self, name: str) -> bool:
         """Whether the kernel compares an argument with anything but a number."""
@@ -435,6 +460,19 @@ class Drawing:
     def is_size(self, name: str) -> bool:
         """Whether an integer argument may say how much there is."""
         return number_of(self.subject.workload, name) >= LEAST_SIZE and name not in self.changing
+
+
+def _axes_of_count(workload: Workload, name: str, least: int | None = None) -> list[str]:
+    """Axes with as many blocks as an integer argument asks for; one block counts where the argument
+    is at least so large."""
+    value = int(number_of(workload, name))
+    return [
+        axis
+        for axis in ("x", "y", "z")
+        for blocks in [getattr(workload.grid, axis)]
+        if blocks in blocks_for(value, getattr(workload.block, axis))
+        and (blocks > 1 or (least is not None and value >= least))
+    ]
 
 
 def contents_of(workload: Workload, item: Item) -> Array:

@@ -133,13 +133,46 @@ class ShapeFinder:
         if not free:
             return shape
         fewer = g.model_copy(update={axis: _fewer(getattr(g, axis)) for axis in free})
-        smaller = w.model_copy(update={"grid": fewer})
+        if (values := self._values_of_fewer(w, fewer)) is None:
+            return shape
+        smaller = with_scalars(w, values).model_copy(update={"grid": fewer})
         ran = self._run([smaller], "fewer blocks", SMALL)
         if not isinstance(ran[0].outcome, Ran) or ran[0].accesses is None:
             return shape
-        what = f"grid {fewer.x} x {fewer.y} x {fewer.z}"
-        what = what if shape.is_captured else f"{shape.what}, {what}"
+        told = [f"grid {fewer.x} x {fewer.y} x {fewer.z}"]
+        told += [f"{name} {value}" for name, value in values.items()]
+        what = ", ".join(told if shape.is_captured else [shape.what, *told])
         return Shape(self._cut(smaller, ran[0].reached_bytes), ran[0].accesses, what)
+
+    def _values_of_fewer(self, w: Workload, fewer: Dim3) -> dict[str, int] | None:
+        """Arguments that say the same as the grid, as they belong to a smaller one: an author who
+        launches fewer blocks passes less. None where only a product of arguments says it."""
+        numbers = {
+            a.name: int(a.value)
+            for a in w.arguments
+            if isinstance(a, ScalarArgument)
+            and a.element not in FLOATING
+            and a.element != "bool"
+            and a.value > 1
+        }
+        values: dict[str, int] = {}
+        for axis in ("x", "y", "z"):
+            blocks, threads = getattr(w.grid, axis), getattr(w.block, axis)
+            left = getattr(fewer, axis)
+            if left == blocks:
+                continue
+            same = [name for name, v in numbers.items() if blocks in blocks_for(v, threads)]
+            for name in same:
+                v, gone = numbers[name], blocks - left
+                less = left if v == blocks else v - threads * gone
+                values[name] = min(less, values.get(name, less))
+            if not same and any(
+                blocks in blocks_for(_product(names, numbers), threads)
+                for names in _products(numbers)
+                if len(names) > 1
+            ):
+                return None
+        return values
 
     def _smaller(self, workload: Workload, style: str) -> Iterator[tuple[Workload, str]]:
         """Launches to try, the most different first."""
@@ -356,6 +389,12 @@ def _per_block(threads: int, volume: int) -> list[int]:
     powers = [2**k for k in range(6)]
     found = {threads * p for p in powers} | {volume * p for p in powers} | set(powers)
     return sorted(found | {max(1, threads // 32)})
+
+
+def blocks_for(value: int, threads: int) -> tuple[int, int]:
+    """How many blocks of so many threads one launches for a count: one each, or as many as cover
+    it with a thread each."""
+    return value, math.ceil(value / threads)
 
 
 def axes_of(workload: Workload) -> list[str]:

@@ -19,7 +19,9 @@ import pytest
 from cudaops.cli.boundary import run_command
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunOptions
+from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.gates.evaluate import evaluate
 from cudaops.graph.services import open_bench
 from cudaops.graph.verify_files import read_candidate
@@ -49,7 +51,7 @@ class Form(NamedTuple):
         """Options that its author's habits need."""
         flags = {"nvcc": "--nvcc", "args": "--args", "exit code": "--exit-code"}
         given = [(flags[name], value) for name, value in self.said.items() if name in flags]
-        return ["--executor", "cpu", "--json", *(word for pair in given for word in pair)]
+        return ["--json", *(word for pair in given for word in pair)]
 
 
 def read_forms() -> list[Form]:
@@ -62,17 +64,21 @@ def read_forms() -> list[Form]:
 
 
 def parameters(forms: list[Form]) -> list[object]:
-    """With those that are not taken yet as failures that must stay ones."""
+    """On each executor, with those that are not taken yet as failures that must stay ones."""
     return [
-        pytest.param(
-            form,
-            id=form.name,
-            marks=[pytest.mark.xfail(strict=True, reason=form.said["not yet"])]
-            if "not yet" in form.said
-            else [],
-        )
+        pytest.param(form, executor, id=f"{form.name}-{executor}", marks=marks_of(form, executor))
+        for executor in ("cpu", "cuda")
         for form in forms
     ]
+
+
+def marks_of(form: Form, executor: str) -> list[pytest.MarkDecorator]:
+    """Of one form on one executor."""
+    marks = [pytest.mark.gpu, pytest.mark.nvcc] if executor == "cuda" else []
+    why = form.said.get("not yet")
+    return (
+        marks if why is None else [*marks, pytest.mark.xfail(strict=executor == "cpu", reason=why)]
+    )
 
 
 def placed(form: Form, folder: Path) -> Path:
@@ -83,16 +89,17 @@ def placed(form: Form, folder: Path) -> Path:
     return folder / "main.cu"
 
 
-@pytest.mark.parametrize("form", parameters(read_forms()))
+@pytest.mark.parametrize(("form", "executor"), parameters(read_forms()))
 def test_it_is_profiled(
     form: Form,
+    executor: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     source = placed(form, tmp_path)
     monkeypatch.chdir(tmp_path)
-    code = run_command(["profile", source.name, *form.words])
+    code = run_command(["profile", source.name, "--executor", executor, *form.words])
     told = capsys.readouterr()
     assert code == 0, told.err
     assert json.loads(told.out)["verdict"]
@@ -100,11 +107,11 @@ def test_it_is_profiled(
 
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    "form",
+    ("form", "executor"),
     parameters([f for f in read_forms() if SUMS_ROWS.search(f.text) and "results" not in f.said]),
 )
 def test_a_trivial_rewrite_of_it_passes_every_gate_of_results(
-    form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Path
+    form: Form, executor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Path
 ) -> None:
     source = placed(form, tmp_path)
     monkeypatch.chdir(tmp_path)
@@ -117,8 +124,13 @@ def test_a_trivial_rewrite_of_it_passes_every_gate_of_results(
         policy=Policy(min_speedup=0.001),
         out=str(tmp_path / "run"),
     )
-    executor = CpuExecutor("A10", kernels, program_folder=tmp_path)
-    bench = open_bench(options, executor)
+    runs_on: Executor = (
+        CpuExecutor("A10", kernels, program_folder=tmp_path)
+        if executor == "cpu"
+        else CudaExecutor(None, kernels, driver="nvidia", program_folder=tmp_path)
+    )
+    bench = open_bench(options, runs_on)
     evaluation = evaluate(bench, read_candidate(bench, REWRITE), bench.policy.min_speedup)
-    assert "nvcc_compile" in {gate.name for gate in evaluation.gates}
+    close_executor(runs_on)
+    assert "nvcc_compile" in {gate.name for gate in evaluation.gates} or executor == "cuda"
     assert [f"{g.name}: {g.summary}" for g in evaluation.gates if not g.passed] == []
