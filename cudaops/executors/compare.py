@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cudaops.domain.workload import Element
+from cudaops.domain.workload import ELEMENT_BYTES, Allocation, Element
 from cudaops.executors.arrays import (
     Array,
     Values,
@@ -357,6 +357,18 @@ def is_small_integers(values: Array | Values, limit: float) -> bool:
         return bool((part == np.rint(part)).all())
 
     return all(over_chunks(exact, _values(values)))
+
+
+def same_rows(a: Allocation, one: str | Path, two: str | Path) -> bool:
+    """Whether two files hold the same elements, or structures, byte by byte, in any order."""
+    width = a.structure_bytes or ELEMENT_BYTES[a.element]
+
+    def in_order(path: str | Path) -> Array:
+        raw = read_array(path, "u8")
+        rows = np.ascontiguousarray(raw[: raw.size // width * width])
+        return np.sort(rows.view(f"S{width}"))
+
+    return bool(np.array_equal(in_order(one), in_order(two)))
 
 
 def same_contents(one: Path | str, other: Path | str) -> bool:

@@ -16,10 +16,10 @@ import numpy as np
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.judgement import Gate, GateName, Policy
 from cudaops.domain.rewrite import ResolvedPlan
-from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Allocation
-from cudaops.executors.arrays import Array, read_array, stored
+from cudaops.domain.workload import FLOATING, Allocation
+from cudaops.executors.arrays import stored
 from cudaops.executors.base import Check, Executor, InputSet, Trial
-from cudaops.executors.compare import distance, misplaced_specials, same_contents
+from cudaops.executors.compare import distance, misplaced_specials, same_contents, same_rows
 from cudaops.executors.fields import views
 from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import (
@@ -445,18 +445,6 @@ def in_any_order(
         rows = same_as_rows(columns, policy)
         return next((one for one in rows if not one.passed), rows[0])
     return same_as_sets(*columns[0], policy)
-
-
-def same_rows(a: Allocation, one: str, two: str) -> bool:
-    """Whether two files hold the same elements, or structures, byte by byte, in any order."""
-    width = a.structure_bytes or ELEMENT_BYTES[a.element]
-
-    def in_order(path: str) -> Array:
-        raw = read_array(path, "u8")
-        rows = np.ascontiguousarray(raw[: raw.size // width * width])
-        return np.sort(rows.view(f"S{width}"))
-
-    return bool(np.array_equal(in_order(one), in_order(two)))
 
 
 def _name(subject: Subject) -> str:

@@ -11,7 +11,7 @@ from cudaops.domain.workload import FLOATING, Allocation, Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import stored
 from cudaops.executors.base import Executor, InputSet
-from cudaops.executors.compare import Distance, distance, holds_only, same_contents
+from cudaops.executors.compare import Distance, distance, holds_only, same_contents, same_rows
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import before_path
@@ -105,8 +105,9 @@ def confirm_reproduces(
 ) -> None:
     """Run the baseline on its captured inputs and hold the result against the captured one.
 
-    Raises InputError where they differ by more than rounding: the capture missed something the
-    kernel reads, and nothing about this workload could be judged.
+    Raises InputError where they differ by more than rounding and by more than the order of their
+    elements: the capture missed something the kernel reads, and nothing about this workload could
+    be judged.
     """
     contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
     ran = executor.run(
@@ -124,7 +125,10 @@ def confirm_reproduces(
         )
     for allocation in workload.allocations:
         gap = _gap(ran, workload, allocation)
-        if gap is not None and _is_another(gap):
+        after = Path(workload.folder) / allocation.after
+        if gap is None or not _is_another(gap):
+            continue
+        if not same_rows(allocation, ran.outputs[allocation.index], after):
             raise InputError(
                 f"the captured launch of {workload.callee} gives another result when run again "
                 f"(buffer {allocation.index}, relative difference {gap.relative_l2:.1e}): "

@@ -40,6 +40,10 @@ BUSY_PCT = 60.0
 """Below this nobody calls a part the limit. Judgement; NVIDIA's own guided analysis uses the
 same."""
 
+GROWN = 1.25
+"""Demand of the larger of two shares of a stage over the smaller's: where they are nearer, the line
+through them says nothing of the whole. Chosen."""
+
 UNEVEN = 1.05
 """Work of the heaviest block over the mean from which it is played by itself: the launch ends no
 earlier than it does."""
@@ -213,17 +217,21 @@ def _long(work: KernelWork, costs: Costs, rates: Rates, slots: int) -> tuple[flo
 def _partial(
     work: KernelWork, costs: Costs, rates: Rates, slots: int, stage: int, part: float
 ) -> tuple[float, Usage]:
-    """One turn of a stage whose inner loops are too long, from two shares of their trips."""
+    """One turn of a stage whose inner loops are too long, from two shares of their trips. What has
+    no trips to share is in both: the larger share grows until the two differ by what they do."""
     chosen = [s for s in stages_of(work) if s.first == stage]
-    shares = (part / 2, part)
-    runs = [
+
+    def demand(share: float) -> float:
+        return demand_of_block(work, costs, chosen, share)
+
+    while part < 0.5 and demand(part) < GROWN * demand(part / 2):
+        part *= 2
+    early, late = (
         simulate(program_of(work, costs, chosen, {stage: 1}, share), slots, slots, rates)
-        for share in shares
-    ]
-    done = [demand_of_block(work, costs, chosen, share) for share in shares]
-    everything = demand_of_block(work, costs, chosen, 1.0)
-    a_unit = (runs[1].cycles - runs[0].cycles) / max(done[1] - done[0], 1e-9)
-    return runs[1].cycles + max(everything - done[1], 0.0) * a_unit, runs[1]
+        for share in (part / 2, part)
+    )
+    a_unit = (late.cycles - early.cycles) / max(demand(part) - demand(part / 2), 1e-9)
+    return late.cycles + max(demand(1.0) - demand(part), 0.0) * a_unit, late
 
 
 def _atomic_floor(work: KernelWork, times: Microarchitecture) -> float:
