@@ -40,7 +40,7 @@ from cudaops.executors.cuda.source import (
     unit_texts,
 )
 from cudaops.executors.cuda.symbols import Image, UnknownEntry, demangled, find_launchables
-from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version, require_nvcc
+from cudaops.executors.cuda.toolchain import nvcc_for, nvcc_version, require_nvcc
 from cudaops.executors.fields import floating_views
 from cudaops.executors.process import run_bounded
 from cudaops.gates.elf import (
@@ -204,7 +204,7 @@ def looks_of(
         raise CannotLook("it is the baseline itself")
     if by == "cpu":
         yield look_at_object(compiled, baseline, rewrite)
-    if by == "cpu" and find_nvcc() is None:
+    if by == "cpu" and nvcc_for(compiled.unit.program) is None:
         yield _look_at_words(rewrite, compiled, cache, allowed)
         return
     yield look_at_device_code(compiled.unit, baseline.unit, sm_arch, cache, allowed)

@@ -37,7 +37,7 @@ from cudaops.executors.cpu.toolchain import (
     source_digest,
 )
 from cudaops.executors.cuda import source as gpu_source
-from cudaops.executors.cuda.toolchain import find_nvcc, nvcc_version, require_nvcc
+from cudaops.executors.cuda.toolchain import nvcc_for, nvcc_version, require_nvcc
 from cudaops.executors.process import run_bounded
 from cudaops.program.candidate import candidate_text
 from cudaops.program.clusters import kernel_clusters
@@ -144,7 +144,7 @@ def views_of(executor: Executor, unit: Unit, sm_arch: str) -> list[TextView]:
         except (PreprocessorRefused, PrerequisiteError):
             return views
     views = [TextView("g++", by_gxx("plain")), TextView("g++ (checked)", by_gxx("checked"))]
-    return views if find_nvcc() is None else [*views, TextView("nvcc", by_nvcc())]
+    return views if nvcc_for(unit.program) is None else [*views, TextView("nvcc", by_nvcc())]
 
 
 class _Preprocessing(NamedTuple):

@@ -20,8 +20,8 @@ from cudaops.errors import InputError
 from cudaops.executors.arrays import UNIT_ROUNDOFF, sample, stored
 from cudaops.executors.capture.program import last_words
 from cudaops.executors.cuda.toolchain import (
-    find_nvcc,
     nvcc_command,
+    nvcc_for,
     nvcc_version,
     words_of_author,
 )
@@ -43,7 +43,8 @@ LOOKED_AT = 1 << 20
 
 
 def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
-    """`whole_program` always, `nvcc_compile` where nvcc is there (else there is no such gate).
+    """`whole_program` always, `nvcc_compile` where nvcc and the libraries that the program includes
+    are there (else there is no such gate).
 
     On a GPU the program that ran was built by nvcc, so running it says both.
     """
@@ -59,7 +60,7 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
         return
     ran = _run_gate(bench, rewrite.id, spliced)
     yield ran
-    nvcc = find_nvcc()
+    nvcc = nvcc_for(bench.program)
     if ran.passed and nvcc is not None and bench.executor.name == "cpu":
         yield _nvcc_gate(bench, spliced, nvcc)
 

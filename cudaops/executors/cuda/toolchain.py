@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cudaops.cuda.nvcc_line import nvcc_words
+from cudaops.cuda.nvcc_line import folders_outside, nvcc_words
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
 from cudaops.executors.process import run_bounded
@@ -70,6 +70,21 @@ def nvcc_version(nvcc: Path) -> str:
         text = (asked.stderr.strip() or asked.stdout.strip())[:200]
         raise PrerequisiteError(f"{nvcc} does not tell its version: {text}", INSTALL_NVCC)
     return found[1]
+
+
+_LIBRARY_HEADER = re.compile(r"(?:cublas|curand|cufft|cusparse|cusolver|nvrtc|npp)\w*\.h")
+_USUAL_FOLDERS = (Path("/usr/include"), Path("/usr/local/include"))
+
+
+def nvcc_for(program: Program) -> Path | None:
+    """nvcc, where it is here and finds the headers of NVIDIA's libraries that the program includes:
+    they come apart from it, and on a processor others stand in for some."""
+    nvcc = find_nvcc()
+    named = [n for n in program.system_includes if _LIBRARY_HEADER.fullmatch(n)]
+    if nvcc is None or not named:
+        return nvcc
+    folders = (*cuda_includes(nvcc), *_USUAL_FOLDERS, *folders_outside(program.code_options))
+    return nvcc if all(any((f / n).is_file() for f in folders) for n in named) else None
 
 
 @functools.cache

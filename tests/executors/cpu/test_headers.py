@@ -32,6 +32,15 @@ def test_small_floats_and_complex_numbers_are_those_of_cuda(tmp_path: Path) -> N
     assert ours.splitlines()[-1].startswith("complex ")
 
 
+def test_random_numbers_are_those_of_curand(tmp_path: Path) -> None:
+    """`curand.txt`: by cuRAND 10.4.5's own header, `nvcc -DTHEIRS curand.cu`, 2026-11-28."""
+    source = DIGESTS.with_name("curand.cu")
+    command = ["g++", "-O1", "-std=c++17", "-Wall", "-Werror", "-x", "c++", f"-I{INCLUDE}"]
+    subprocess.run([*command, str(source), "-o", "numbers"], cwd=tmp_path, check=True)
+    ran = subprocess.run([tmp_path / "numbers"], capture_output=True, text=True, check=True)
+    assert ran.stdout == source.with_suffix(".txt").read_text("utf-8")
+
+
 THRUST = DIGESTS.with_name("thrust.cu")
 
 
