@@ -1,4 +1,5 @@
-"""Launch expressions `kernel<<<grid, block, smem, stream>>>(args)` in a file, macros included."""
+"""Launch expressions `kernel<<<grid, block, smem, stream>>>(args)` in a file, macros included, and
+calls of `cudaLaunchKernel`, whose kernel is told where the program runs."""
 
 from __future__ import annotations
 
@@ -22,6 +23,9 @@ from cudaops.program.lexing import (
 )
 
 _SPACED = re.compile(r"<<\s+<")
+PACKED = {"cudaLaunchKernel": "launch_packed", "cudaGraphAddKernelNode": "add_kernel_node"}
+"""Functions that take a kernel by its address and its arguments as pointers, and what stands for
+each in a program that is recorded."""
 _KEYWORDS = frozenset({"return", "else", "do", "case", "co_await", "co_return", "throw", "new"})
 
 
@@ -53,6 +57,8 @@ class Launch(NamedTuple):
     """The callee is a parameter of that macro."""
     plain: bool
     """The callee is a name, perhaps qualified and with template arguments."""
+    packed: bool = False
+    """A call of one of `PACKED`: what it launches does not show."""
 
 
 def find_launches(lexed: Lexed) -> Iterator[Launch]:
@@ -64,6 +70,37 @@ def find_launches(lexed: Lexed) -> Iterator[Launch]:
             if launch is not None and launch.start >= end:
                 end = launch.end
                 yield launch
+        elif token.text in PACKED and token.start >= end and not lexed.dead(token.start):
+            packed = _packed(lexed, index)
+            if packed is not None:
+                end = packed.end
+                yield packed
+
+
+def _packed(lexed: Lexed, at: int) -> Launch | None:
+    """The call whose name stands there; None for a declaration."""
+    tokens = lexed.tokens
+    if tokens[at].directive >= 0 or at + 1 >= len(tokens) or tokens[at + 1].text != "(":
+        return None
+    if at and (_is_name(tokens[at - 1]) or tokens[at - 1].text in (".", "->")):
+        return None  # `cudaError_t cudaLaunchKernel(..`, or somebody's member
+    end = closing(tokens, at + 1)
+    parts = _parts(tokens[at + 2 : end])
+    shows = tokens[at].text == "cudaLaunchKernel" and len(parts) >= 4
+    return Launch(
+        start=tokens[at].start,
+        end=tokens[end].end,
+        name=tokens[at].text,
+        callee=Part(tokens[at].start, tokens[at].end),
+        template=None,
+        geometry=(parts[1], parts[2], *parts[4:6]) if shows else (),
+        arguments=(),
+        open_paren=tokens[at + 1].start,
+        directive=None,
+        macro_parameter=False,
+        plain=False,
+        packed=True,
+    )
 
 
 def _launch(lexed: Lexed, opener: int) -> Launch | None:

@@ -16,12 +16,10 @@ _WORDS = {
     "cudaTextureObject_t": "texture objects",
     "surface": "surface references",
     "cudaSurfaceObject_t": "surface objects",
-    "cudaLaunchKernel": "a launch through cudaLaunchKernel",
     "cudaLaunchKernelEx": "a launch through cudaLaunchKernelEx",
     "cudaLaunchKernelExC": "a launch through cudaLaunchKernelExC",
     "cuLaunchKernel": "a launch through the driver API",
     "cudaLaunchCooperativeKernel": "a cooperative launch",
-    "cudaGraphLaunch": "a CUDA graph",
 }
 _LIBRARIES = frozenset({"thrust", "cub"})
 """Namespaces whose functions launch kernels of their own."""

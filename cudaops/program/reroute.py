@@ -23,7 +23,7 @@ from cudaops.program.dialect import (
 )
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import deduce_instance
-from cudaops.program.launches import Launch, find_launches
+from cudaops.program.launches import PACKED, Launch, find_launches
 from cudaops.program.lexing import (
     Edit,
     Lexed,
@@ -126,9 +126,19 @@ class _Rewriter:
         for launch in find_launches(lexed):
             site = self.sites.get((path, launch.start))
             if site is not None:
+                if launch.packed:
+                    edits += self._packed(site, launch)
+                    continue
                 text = self._rerouted(site, launch, lexed)
                 edits.append(Edit(launch.start, launch.open_paren, text))
         return edits
+
+    def _packed(self, site: LaunchSite, launch: Launch) -> list[Edit]:
+        """The call by another name, and by its site. A GPU's graph is its runtime's."""
+        if self.dialect == "cuda" and launch.name != "cudaLaunchKernel":
+            return []
+        text = f"{self.shim}::{PACKED[launch.name]}({site.index}, "
+        return [Edit(launch.start, launch.open_paren + 1, text)]
 
     def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> str:
         parts = [_one_line(lexed, p.start, p.end) for p in launch.geometry]

@@ -38,6 +38,8 @@ from cudaops.program.wrapper import (
     dispatch_text,
     helpers_text,
     namespace_name,
+    packed_name,
+    packed_text,
     wrapper_name,
     wrapper_text,
 )
@@ -256,7 +258,10 @@ def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
     return [
         site
         for site in program.launches
-        if site.kernel not in names and site.template_arguments is None and not site.in_macro
+        if site.kernel not in names
+        and site.template_arguments is None
+        and not site.in_macro
+        and site.kernel != "cudaGraphAddKernelNode"
     ]
 
 
@@ -325,6 +330,8 @@ def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includ
     wrapper = wrapper_text(kernel, *_signature(kernel), rewrite, guard)
     if place.through_pointers:
         wrapper += dispatch_text(kernel)
+    if any(launch.packed for _, launch in place.replaced):
+        wrapper += packed_text(kernel)
     host = (helpers_text(wrapper, guard), wrapper.rstrip("\n"))
     return _framed(place, kernel, rewrite, includes, host)
 
@@ -395,6 +402,8 @@ def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, plac
     parts += ["0"] * (4 - len(parts))
     arguments = text[launch.template.start : launch.template.end] if launch.template else None
     callee = text[launch.callee.start : launch.callee.end]
+    if launch.packed:
+        return f"{_spelled(kernel.name, kernel, place, packed_name(kernel))}("
     if place.through_pointers:
         dispatch = _spelled(kernel.name, kernel, place, dispatch_name(kernel))
         return f"{dispatch}({', '.join([callee, *parts])}" + (", " if site.args else "")

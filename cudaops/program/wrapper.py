@@ -167,6 +167,44 @@ static inline void {dispatch_name(kernel)}(
 }}"""
 
 
+def packed_name(kernel: Kernel) -> str:
+    """Name of the generated function that stands for `cudaLaunchKernel`."""
+    return f"cudaops_packed_{kernel.name}"
+
+
+def packed_text(kernel: Kernel) -> str:
+    """What stands for `cudaLaunchKernel`: the wrapper where it is this kernel, the same call
+    otherwise."""
+    own, nth = f"::{kernel.qualified_name}", f"cudaops_nth_{kernel.name}"
+    given = "".join(
+        f",\n        *static_cast<typename {nth}<{n}, Types_...>::type_ *>(arguments_[{n}])"
+        for n in range(len(kernel.parameters))
+    )
+    return f"""
+template <int At_, class Type_, class... Types_>
+struct {nth} : {nth}<At_ - 1, Types_...> {{}};
+template <class Type_, class... Types_>
+struct {nth}<0, Type_, Types_...> {{ using type_ = Type_; }};
+template <class... Types_>
+static inline void cudaops_unpack_{kernel.name}(
+    void (*)(Types_...), dim3 grid_, dim3 block_, void **arguments_, size_t smem_,
+    cudaStream_t stream_)
+{{
+    {wrapper_name(kernel)}(
+        grid_, block_, smem_, stream_{given});
+}}
+template <class Kernel_>
+static inline cudaError_t {packed_name(kernel)}(
+    Kernel_ *kernel_, dim3 grid_, dim3 block_, void **arguments_, size_t smem_ = 0,
+    cudaStream_t stream_ = 0)
+{{
+    if ((const void *)kernel_ != (const void *)&{own})
+        return cudaLaunchKernel((const void *)kernel_, grid_, block_, arguments_, smem_, stream_);
+    cudaops_unpack_{kernel.name}(&{own}, grid_, block_, arguments_, smem_, stream_);
+    return cudaPeekAtLastError();
+}}"""
+
+
 def forwardable(parameters: str) -> tuple[str, tuple[str, ...]]:
     """A parameter list in which each parameter has a name, and those names."""
     lexed = lex(byte_text(parameters))

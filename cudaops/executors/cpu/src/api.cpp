@@ -237,6 +237,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
+  if (keeps([=] { cudaMemcpy(to, from, bytes, kind); })) return cudaSuccess;
   return cudaMemcpy(to, from, bytes, kind);
 }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -250,6 +251,7 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                               size_t height, cudaMemcpyKind kind, cudaStream_t) {
+  if (keeps([=] { cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind); })) return cudaSuccess;
   return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
 }
 cudaError_t cudaMemset(void* p, int value, size_t bytes) {
@@ -260,7 +262,10 @@ cudaError_t cudaMemset(void* p, int value, size_t bytes) {
   touch();
   return cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t) { return cudaMemset(p, value, bytes); }
+cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t) {
+  if (keeps([=] { cudaMemset(p, value, bytes); })) return cudaSuccess;
+  return cudaMemset(p, value, bytes);
+}
 cudaError_t cudaMemset2D(void* p, size_t pitch, int value, size_t width, size_t height) {
   for (size_t row = 0; row < height; ++row) {
     cudaError_t error = cudaMemset((char*)p + row * pitch, value, width);
@@ -282,7 +287,10 @@ cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* copy) {
   }
   return cudaSuccess;
 }
-cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* copy, cudaStream_t) { return cudaMemcpy3D(copy); }
+cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* copy, cudaStream_t) {
+  if (copy && keeps([copy = *copy] { cudaMemcpy3D(&copy); })) return cudaSuccess;
+  return cudaMemcpy3D(copy);
+}
 cudaError_t cudaMemset3D(cudaPitchedPtr p, int value, cudaExtent extent) {
   for (size_t layer = 0; layer < extent.depth; ++layer) {
     cudaError_t error = cudaMemset2D(slice_of(p, cudaPos{0, 0, 0}, layer), p.pitch, value, extent.width, extent.height);
@@ -402,6 +410,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
+  if (keeps([=] { function(data); })) return cudaSuccess;
   function(data);
   return cudaSuccess;
 }

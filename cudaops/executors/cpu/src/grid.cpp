@@ -191,6 +191,7 @@ bool launches_must_be_valid = false;  // a unit: a refused launch is its result
 void submit(const Call& call) {
   if (worker && worker->in_kernel)
     stop("crash", nullptr, "kernel %s is launched by a kernel, which is not supported", call.kernel);
+  if (keeps(call)) return;
   std::lock_guard<std::mutex> hold(launch_lock);
   const char* why = nullptr;
   cudaError_t error = refusal(call, &why);

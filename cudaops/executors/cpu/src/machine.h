@@ -4,6 +4,7 @@
 #include <cstdarg>
 #include <cstdint>
 #include <cstdio>
+#include <functional>
 #include <vector>
 
 #include "cudaops/context.h"
@@ -147,6 +148,10 @@ extern std::vector<Allocation> allocations;
 // Begins `shift` bytes, a multiple of 256, earlier than where it would end at inaccessible memory.
 Allocation* allocate(size_t size, Memory kind, int number, size_t shift = 0);
 bool release(uintptr_t begin);
+// Whether it is kept for a graph and not done now.
+bool keeps(const Call& call);
+bool keeps(std::function<void()> work);
+
 Allocation* allocation_around(uintptr_t address);  // guard pages included
 void check_guards(const Call* call);
 uint64_t generation();

@@ -4,6 +4,7 @@
 #include "cluster.cpp"
 #include "memory.cpp"
 #include "report.cpp"
+#include "graph.cpp"
 #include "grid.cpp"
 #include "api.cpp"
 #include "recorder.cpp"

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <tuple>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 
@@ -22,6 +23,8 @@ struct Call {
   size_t shared_bytes;
   void (*invoke)(void* closure);
   void* closure;
+  void* (*copy)(const void* closure);  // that lasts, for a graph
+  void (*submit_copy)(void* closure, const Call& call);
   const void* function;  // null where template arguments are deduced
   const char* within;    // then the mangled type of a closure that stands in the launching function
   int count;
@@ -41,12 +44,19 @@ struct Closure {
     std::apply(closure->function, closure->arguments);
   }
 
+  static void* copy(const void* self) { return new Closure(*static_cast<const Closure*>(self)); }
+  static void submit_copy(void* self, const Call& call) {
+    static_cast<Closure*>(self)->submit_with(call, std::index_sequence_for<P...>());
+  }
+
   template <size_t... I>
   void submit_with(Call call, std::index_sequence<I...>) {
     static constexpr ArgumentType types[] = {describe<P>()..., ArgumentType{}};
     void* values[] = {(void*)&std::get<I>(arguments)..., nullptr};
     call.invoke = &invoke;
     call.closure = this;
+    call.copy = &copy;
+    call.submit_copy = &submit_copy;
     call.count = sizeof...(P);
     call.types = types;
     call.values = values;
@@ -107,6 +117,16 @@ inline Launch launch(int site, const char* kernel, dim3 grid, dim3 block, size_t
   result.call.shared_bytes = shared_bytes;
   return result;
 }
+
+template <class... P> struct PackedStart {
+  template <size_t... I>
+  static void unpack(const Launch& launch, void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
+    launch.of(kernel)(*static_cast<std::remove_reference_t<P>*>(arguments[I])...);
+  }
+  static void start(const void* launch, const void* address, void** arguments) {
+    unpack(*static_cast<const Launch*>(launch), (void (*)(P...))address, arguments, std::index_sequence_for<P...>());
+  }
+};
 
 // A `__constant__` or `__device__` variable that captures and fixed-point proofs must know.
 struct GlobalVariable {

@@ -1,23 +1,35 @@
-// Kernels by their addresses, for launches through a pointer or a parameter: what stands there is no
-// kernel's name. Also read by nvcc.
+// Kernels by their addresses, for launches through a pointer or a parameter, where what stands there is no
+// kernel's name, and for those that hand over their arguments packed. Also read by nvcc.
 #ifndef CUDAOPS_NAMED_KERNELS_H
 #define CUDAOPS_NAMED_KERNELS_H
 
 namespace cudaops {
 
+// Of each recorder: `start(launch, address, arguments)`.
+template <class... P> struct PackedStart;
+
 struct NamedKernel {
   const char* name;
   const void* address;
+  void (*start)(const void* launch, const void* address, void** arguments);
   NamedKernel* next;
   static NamedKernel*& first() {
     static NamedKernel* kernel = nullptr;
     return kernel;
   }
-  NamedKernel(const char* name, const void* address) : name(name), address(address), next(first()) { first() = this; }
+  template <class... P>
+  NamedKernel(const char* name, void (*kernel)(P...))
+      : name(name), address((const void*)kernel), start(&PackedStart<P...>::start), next(first()) {
+    first() = this;
+  }
+  static const NamedKernel* find(const void* address) {
+    const NamedKernel* kernel = first();
+    while (kernel && kernel->address != address) kernel = kernel->next;
+    return kernel;
+  }
   static const char* name_of(const void* address, const char* written) {
-    for (NamedKernel* kernel = first(); kernel; kernel = kernel->next)
-      if (kernel->address == address) return kernel->name;
-    return written;
+    const NamedKernel* kernel = find(address);
+    return kernel ? kernel->name : written;
   }
 };
 
@@ -26,6 +38,6 @@ struct NamedKernel {
 #define CUDAOPS_NAMED_(line) cudaops_kernel_##line
 #define CUDAOPS_NAMED(line) CUDAOPS_NAMED_(line)
 #define CUDAOPS_KERNEL(text, kernel) \
-  static ::cudaops::NamedKernel CUDAOPS_NAMED(__COUNTER__)(text, (const void*)kernel)
+  static ::cudaops::NamedKernel CUDAOPS_NAMED(__COUNTER__)(text, kernel)
 
 #endif

@@ -284,3 +284,96 @@ template <class T>
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, T, size_t = 0, int limit = 0) {
   return cudaops::suggest_block(grid, block, limit);
 }
+
+namespace cudaops {
+// cudaLaunchKernel, by the kernel's address.
+template <class T>
+cudaError_t launch_packed(int site, T* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
+                          cudaStream_t = nullptr) {
+  const NamedKernel* kernel = NamedKernel::find((const void*)function);
+  if (!kernel) return cudaErrorInvalidDeviceFunction;
+  Launch made = launch(site, kernel->name, grid, block, shared_bytes);
+  kernel->start(&made, kernel->address, arguments);
+  return cudaPeekAtLastError();
+}
+}  // namespace cudaops
+// As its author calls it, for who only reads the program: in a program that runs another name stands there.
+template <class T>
+cudaError_t cudaLaunchKernel(T* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
+                             cudaStream_t stream = nullptr) {
+  return ::cudaops::launch_packed(-1, function, grid, block, arguments, shared_bytes, stream);
+}
+
+// Graphs: what a stream captures is kept in its order, and runs where the graph is launched.
+typedef struct CUgraph_st* cudaGraph_t;
+typedef struct CUgraphExec_st* cudaGraphExec_t;
+typedef struct CUgraphNode_st* cudaGraphNode_t;
+typedef enum cudaStreamCaptureMode {
+  cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed
+} cudaStreamCaptureMode;
+typedef enum cudaStreamCaptureStatus {
+  cudaStreamCaptureStatusNone, cudaStreamCaptureStatusActive, cudaStreamCaptureStatusInvalidated
+} cudaStreamCaptureStatus;
+struct cudaHostNodeParams {
+  cudaHostFn_t fn;
+  void* userData;
+};
+struct cudaMemsetParams {
+  void* dst;
+  size_t pitch;
+  unsigned value, elementSize;
+  size_t width, height;
+};
+struct cudaKernelNodeParams {
+  void* func;
+  dim3 gridDim, blockDim;
+  unsigned sharedMemBytes;
+  void **kernelParams, **extra;
+};
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph);
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status);
+cudaError_t cudaGraphCreate(cudaGraph_t* graph, unsigned flags);
+cudaError_t cudaGraphDestroy(cudaGraph_t graph);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t* count);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long flags = 0);
+inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long flags) {
+  return cudaGraphInstantiate(made, graph, flags);
+}
+// Before CUDA 12.
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, cudaGraphNode_t*, char*, size_t) {
+  return cudaGraphInstantiate(made, graph);
+}
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, decltype(nullptr), decltype(nullptr),
+                                        size_t) {
+  return cudaGraphInstantiate(made, graph);
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
+cudaError_t cudaGraphUpload(cudaGraphExec_t graph, cudaStream_t stream);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
+// Nodes run in the order in which they were added, which their dependencies allow.
+cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after, size_t count);
+cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after, size_t count,
+                                 const cudaHostNodeParams* parameters);
+cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after, size_t count,
+                                   const cudaMemsetParams* parameters);
+cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after, size_t count,
+                                   const cudaMemcpy3DParms* parameters);
+cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                                     size_t count, void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
+namespace cudaops {
+cudaError_t begin_kernel_node(cudaGraph_t graph);
+cudaError_t end_kernel_node(cudaGraphNode_t* node);
+inline cudaError_t add_kernel_node(int site, cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t*, size_t,
+                                   const cudaKernelNodeParams* p) {
+  cudaError_t error = begin_kernel_node(graph);
+  if (error != cudaSuccess) return error;
+  error = launch_packed(site, p->func, p->gridDim, p->blockDim, p->kernelParams, p->sharedMemBytes);
+  cudaError_t ended = end_kernel_node(node);
+  return error == cudaSuccess ? ended : error;
+}
+}  // namespace cudaops
+inline cudaError_t cudaGraphAddKernelNode(cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
+                                          size_t count, const cudaKernelNodeParams* parameters) {
+  return ::cudaops::add_kernel_node(-1, node, graph, after, count, parameters);
+}

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <tuple>
+#include <type_traits>
 #include <typeinfo>
 #include <utility>
 
@@ -130,6 +131,33 @@ inline Launch launch(int site, const char* kernel, dim3 grid, dim3 block, size_t
   result.call.kernel = kernel;
   result.call.geometry = Geometry{grid, block, shared_bytes, stream};
   return result;
+}
+
+}  // namespace cudaops_capture
+
+namespace cudaops {
+template <class... P> struct PackedStart {
+  template <size_t... I>
+  static void unpack(const ::cudaops_capture::Launch& launch, void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
+    launch.of(kernel)(*static_cast<std::remove_reference_t<P>*>(arguments[I])...);
+  }
+  static void start(const void* launch, const void* address, void** arguments) {
+    unpack(*static_cast<const ::cudaops_capture::Launch*>(launch), (void (*)(P...))address, arguments, std::index_sequence_for<P...>());
+  }
+};
+}  // namespace cudaops
+
+namespace cudaops_capture {
+
+// cudaLaunchKernel. A kernel that is not known by its address is launched unseen.
+template <class T>
+cudaError_t launch_packed(int site, T* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
+                          cudaStream_t stream = nullptr) {
+  const cudaops::NamedKernel* kernel = cudaops::NamedKernel::find((const void*)function);
+  if (!kernel) return cudaLaunchKernel((const void*)function, grid, block, arguments, shared_bytes, stream);
+  Launch made = launch(site, kernel->name, grid, block, shared_bytes, stream);
+  kernel->start(&made, kernel->address, arguments);
+  return cudaPeekAtLastError();
 }
 
 }  // namespace cudaops_capture

@@ -1,0 +1,139 @@
+"""Every form of tests/door through `cudaops profile`, and through `verify` with a trivial rewrite.
+
+    python -m benchmarks.door --executor cuda --gpus 2 --jobs 8 --seconds 540 --out door.jsonl
+
+Writes a line of JSON for each as it ends, and a table. A form that is not reached in time is left
+out of both, and the last line says how many.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from queue import SimpleQueue
+from typing import NamedTuple
+
+from tests.door.test_forms import REWRITE, SUMS_ROWS, Form, placed, read_forms
+
+ROOT = Path(__file__).parents[1]
+LIMIT_S = 150.0
+
+
+class Job(NamedTuple):
+    """One command on one form."""
+
+    form: Form
+    command: str
+
+
+class Result(NamedTuple):
+    """What came of it."""
+
+    form: str
+    command: str
+    exit_code: int | None
+    """None where it did not end."""
+    seconds: float
+    said: str
+    """The verdict, the failed gate, or the error."""
+
+
+def run(job: Job, executor: str, gpu: int, limit_s: float) -> Result:
+    """One command in a folder of its own."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        source = placed(job.form, Path(folder))
+        words = ["profile", source.name, *job.form.words]
+        if job.command == "verify":
+            rewrite = ["verify", source.name, str(REWRITE)]
+            words = [*rewrite, *job.form.words, "--min-speedup", "1"]
+        command = [sys.executable, "-m", "cudaops", *words, "--executor", executor]
+        env = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
+        env |= {"CUDA_VISIBLE_DEVICES": str(gpu)} if executor == "cuda" else {}
+        try:
+            done = subprocess.run(
+                command, cwd=folder, env=env, capture_output=True, text=True, timeout=limit_s
+            )
+        except subprocess.TimeoutExpired:
+            return Result(job.form.name, job.command, None, limit_s, "did not end")
+    seconds = round(time.monotonic() - started, 1)
+    return Result(job.form.name, job.command, done.returncode, seconds, told(done))
+
+
+def told(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line that matters."""
+    try:
+        answer = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        return " ".join(line for line in lines if line.startswith("cudaops:"))[:300] or (
+            lines[-1][:300] if lines else ""
+        )
+    if "verdict" in answer:
+        return str(answer["verdict"])[:200]
+    gates = answer.get("gates") or answer.get("judgement", {}).get("gates", [])
+    failed = [f"{g['name']}: {g['summary']}" for g in gates if not g["passed"]]
+    return (failed or [str(answer.get("outcome", "?"))])[0][:300]
+
+
+def is_right(result: Result) -> bool:
+    """Taken; a rewrite that is only not faster passed every gate of results."""
+    return result.exit_code == 0 or (
+        result.command == "verify" and result.exit_code == 1
+        and result.said.startswith(("speedup", "remeasured"))
+    )  # fmt: skip
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--executor", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--gpus", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--commands", nargs="*", default=["profile", "verify"])
+    parser.add_argument("--out", type=Path, default=Path("door.jsonl"))
+    given = parser.parse_args()
+    forms = [f for f in read_forms() if not given.only or f.name in given.only]
+    jobs = [Job(f, "profile") for f in forms if "profile" in given.commands]
+    jobs += [Job(f, "verify") for f in forms if SUMS_ROWS.search(f.text)]
+    jobs = [job for job in jobs if job.command in given.commands]
+    gpus: SimpleQueue[int] = SimpleQueue()
+    for n in range(given.jobs):
+        gpus.put(n % given.gpus)
+    end = time.monotonic() + given.seconds
+
+    def one(job: Job) -> Result | None:
+        left = end - time.monotonic()
+        if left < 20:
+            return None
+        gpu = gpus.get()
+        try:
+            return run(job, given.executor, gpu, min(LIMIT_S, left))
+        finally:
+            gpus.put(gpu)
+
+    done: list[Result] = []
+    with given.out.open("w", encoding="utf-8") as out, ThreadPoolExecutor(given.jobs) as pool:
+        for ended in as_completed([pool.submit(one, job) for job in jobs]):
+            if (result := ended.result()) is None:
+                continue
+            done.append(result)
+            out.write(json.dumps(result._asdict()) + "\n")
+            out.flush()
+            mark = "ok " if is_right(result) else "NOT"
+            print(mark, result.command, result.form, result.seconds, result.said[:160], flush=True)
+    right = sum(map(is_right, done))
+    print(f"{right} of {len(done)} right; {len(jobs) - len(done)} not reached")
+
+
+if __name__ == "__main__":
+    main()
