@@ -34,6 +34,7 @@ from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 
+Rounding = Literal["nearest", "up", "down"]
 Check = Literal["none", "memory", "full"]
 """`none`: guard bands only. `memory`: every access checked against the allocations.
 `full`: memory, races on shared memory and divergent barriers, with source lines."""
@@ -265,6 +266,7 @@ class Executor(Protocol):
         *,
         check: Check = "none",
         last_first: bool = False,
+        rounding: Rounding = "nearest",
         most_accesses: int | None = None,
         limit_s: float = 2.0,
         timeout_s: float = 60.0,
@@ -273,8 +275,9 @@ class Executor(Protocol):
         launch_01, ...
 
         `last_first`: threads of a block begin with the last, and blocks too where none can wait for
-        another. `most_accesses` of global memory end a checked launch, as `limit_s` seconds of the
-        processor do; what is not reached in `timeout_s` is a `timeout` as well.
+        another. `rounding`: of what a processor computes in floating point. `most_accesses` of
+        global memory end a checked launch, as `limit_s` seconds of the processor do; what is not
+        reached in `timeout_s` is a `timeout` as well.
         """
 
     def branches(

@@ -34,6 +34,7 @@ from cudaops.gates.accuracy import (
     same_as_sets,
     sides_of,
 )
+from cudaops.gates.posed import settled
 from cudaops.gates.repeat import (
     Launch,
     fresh_process_launch,
@@ -82,6 +83,9 @@ class Subject(NamedTuple):
     """Runs the author's kernel again; None: nobody asks how far it is from itself."""
     checked_author: Author | None = None
     """The same, looked at as the candidate is; None: nobody asks what it does wrong itself."""
+    rounded: Callable[[InputSet, Path], tuple[dict[int, str], ...]] | None = None
+    """The author's results on a processor with everything rounded up, and down; None: no integer of
+    them comes of floating point."""
     another: Author | None = None
     """The same with the last thread first, where there is such an order; None: nobody asks what the
     order of threads and the last bit of the inputs decide."""
@@ -107,6 +111,8 @@ class Verifier:
         """How far the author's kernel is from itself, by workload and inputs, then allocation."""
         self._moved: dict[tuple[str, str], dict[int, str] | None] = {}
         """The author's results on inputs moved by one roundoff, by workload and inputs."""
+        self._rounded: dict[tuple[str, str], tuple[dict[int, str], ...]] = {}
+        """With everything rounded up, and down, likewise."""
         self._free: dict[tuple[str, str], frozenset[int]] = {}
         """Buffers in no fixed order, likewise."""
         self._input_checks = 0
@@ -290,6 +296,8 @@ class Verifier:
             one = fairly(accuracy, a, name, ran, reference, self._policy)
             if not one.passed and accuracy is not exact_accuracy:
                 one = self._as_posed(subject, a, name, ran, reference) or one
+            if not one.passed and subject.rounded is not None:
+                one = self._as_rounded(subject, accuracy, a, name, ran, reference)
             if not one.passed and a.element in FLOATING and subject.author is not None:
                 one = self._by_own_spread(subject, a, ran, reference, one)
             if not one.passed and a.index in self._free_order(subject, reference):
@@ -318,6 +326,24 @@ class Verifier:
             return None
         posed = reference._replace(sensitivity=outputs, known={})
         return fairly(buffer_accuracy, a, name, ran, posed, self._policy)
+
+    def _as_rounded(
+        self,
+        subject: Subject,
+        accuracy: Accuracy,
+        a: Allocation,
+        name: str,
+        ran: Ran,
+        reference: Reference,
+    ) -> BufferAccuracy:
+        """The comparison where integers that the author's rounding decides may be either of his."""
+        assert subject.rounded is not None
+        key = subject.oracle.workload.id, reference.kind
+        if key not in self._rounded:
+            folder = self._folder / key[0] / f"rounded_{reference.kind}"
+            self._rounded[key] = subject.rounded(reference.inputs, folder)
+        held = settled(a, ran, reference, (), self._rounded[key], not_a_number=True)
+        return fairly(accuracy, a, name, held, reference, self._policy)
 
     def _free_order(self, subject: Subject, reference: Reference) -> frozenset[int]:
         """Buffers whose elements the author's threads leave in another order when they run in

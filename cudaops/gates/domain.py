@@ -216,7 +216,7 @@ class DomainJudge:
                 continue
             accuracy = exact_accuracy if one.draw.exact else buffer_accuracy
             told = any(way in NOT_NUMBERS for way in one.draw.ways.values())
-            held = settled(a, ran, one.reference, one.moved, not_a_number=told)
+            held = settled(a, ran, one.reference, one.moved, one.rounded, not_a_number=told)
             found = fairly(accuracy, a, name, held, one.reference, self._policy)
             if not found.passed and a.index in one.order_free:
                 found = in_any_order(a, name, ran, one.reference, self._policy)

@@ -37,6 +37,8 @@ from cudaops.gates.qualification import qualification_of
 from cudaops.gates.reference import reference_gate
 from cudaops.gates.timed_outputs import timed_outputs_gate
 from cudaops.program.plans import baseline_plan
+from cudaops.sandbox.drawn import DIRECTED
+from cudaops.sandbox.draws import rounds_to_integers
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
 
@@ -222,6 +224,9 @@ class Evaluating:
                 bench.oracle(workload, partial(self._say_of, workload)),
                 None if bench.models_time else partial(bench.run_author, workload),
                 partial(bench.run_author, workload, check="full"),
+                partial(_as_rounded, bench, workload)
+                if rounds_to_integers(workload, bench.kernel)
+                else None,
                 partial(_in_another_order, bench, workload),
             )
             for workload, one in zip(served, compiled, strict=True)
@@ -295,6 +300,24 @@ class Evaluating:
         self.failure = how
         seconds = time.monotonic() - started
         return self._add(Gate(name=name, passed=False, summary=how.placed, seconds=seconds))
+
+
+def _as_rounded(
+    bench: Workbench, workload: Workload, inputs: InputSet, folder: Path
+) -> tuple[dict[int, str], ...]:
+    """Results of the author's kernel on a processor with everything rounded up, and down."""
+    processor, limit = bench.executor.processor, bench.timeout_s
+    compiled = processor.compile(bench.unit(workload, None))
+    if isinstance(compiled, CompileFailed):
+        return ()
+    trial = Trial(workload, baseline_plan(workload), inputs)
+    ran = [
+        processor.run_trials(
+            compiled, [trial], folder / way, rounding=way, limit_s=limit, timeout_s=limit
+        )[0].outcome
+        for way in DIRECTED
+    ]
+    return tuple(one.outputs for one in ran if isinstance(one, Ran))
 
 
 def _in_another_order(

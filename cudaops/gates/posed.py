@@ -98,21 +98,33 @@ def _is_near(values: Array, right: Array, relative: float, absolute: float) -> A
     return found
 
 
+def _between(view: View, base: Array, rounded: Sequence[Mapping[int, str]], result: Array) -> Array:
+    """Integers that are one of the author's, or lie between them, where his rounding decides: up
+    and down everything comes out on one side each."""
+    runs = [base, *(_values(view, one[view.index]) for one in rounded if view.index in one)]
+    least, most = np.minimum.reduce(runs), np.maximum.reduce(runs)
+    found: Array = (least <= result) & (result <= most)
+    return found
+
+
 def settled(
     a: Allocation,
     ran: Ran,
     reference: Reference,
     moved: Sequence[Mapping[int, str]],
+    rounded: Sequence[Mapping[int, str]] = (),
     *,
     not_a_number: bool,
 ) -> Ran:
     """The run with the author's own values in the place of what is free; itself where nothing is
-    that differs."""
+    that differs. `rounded`: results of the author's kernel with everything rounded up, and down."""
     replaced: dict[str, Array] = {}
     path = Path(ran.outputs[a.index])
     for view in views(a):
         result, base = _values(view, str(path)), _values(view, reference.outputs[a.index])
         free = free_elements(view, reference, moved, result, not_a_number=not_a_number)
+        if rounded and view.element not in FLOATING:
+            free |= _between(view, base, rounded, result)
         free &= ~((result == base) | (result != result) & (base != base))
         if not free.any():
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from cudaops.domain.program import Kernel, LaunchSite
+from cudaops.domain.program import Kernel
 from cudaops.program.launches import find_launches
 from cudaops.program.lexing import line_of
 from cudaops.program.outline import Outline
@@ -34,21 +34,12 @@ _LAUNCH_NOTHING = frozenset({
 _ASM = frozenset({"asm", "__asm__", "__asm"})
 
 
-def find_limits(
-    files: Sequence[tuple[str, Outline]], kernels: Sequence[Kernel], sites: Sequence[LaunchSite]
-) -> tuple[str, ...]:
+def find_limits(files: Sequence[tuple[str, Outline]], kernels: Sequence[Kernel]) -> tuple[str, ...]:
     """One line for each kind of thing in each file, with the first place it stands."""
     found: dict[str, None] = {}
     for path, facts in files:
         for text in _of_file(path, facts):
             found.setdefault(text)
-    names = {k.name for k in kernels}
-    for site in sites:
-        if site.kernel not in names:
-            found.setdefault(
-                f"{site.file}:{site.line}: launches `{site.callee}`, which names no kernel of the "
-                "program: such launches are not captured"
-            )
     for name, count in Counter(k.qualified_name for k in kernels).items():
         if count > 1:
             found.setdefault(f"kernel `{name}` is overloaded: its launches are not told apart")

@@ -124,7 +124,7 @@ def parse_files(
         global_variables=tuple(v for facts in read for v in facts.global_variables()),
         launches=tuple(sites),
         limits=find_limits(
-            [(f.path, facts.outline) for f, facts in zip(files, read, strict=True)], kernels, sites
+            [(f.path, facts.outline) for f, facts in zip(files, read, strict=True)], kernels
         ),
         build=build,
         problem=problem,

@@ -23,7 +23,15 @@ from cudaops.executors.arrays import (
     round_wide_doubles,
     write_array,
 )
-from cudaops.executors.base import Branches, Check, Executor, InputSet, Trial, Tried
+from cudaops.executors.base import (
+    Branches,
+    Check,
+    Executor,
+    InputSet,
+    Rounding,
+    Trial,
+    Tried,
+)
 from cudaops.executors.compare import distance, non_finite_share, same_contents
 from cudaops.executors.cpu.order import SAME_L2
 from cudaops.executors.fields import draw_fields, floating_views, views
@@ -53,6 +61,7 @@ ROUNDS = 2
 """Further rounds of draws while a branch of the author's kernel is not reached."""
 UNRELATED = "on captured contents the widened kernel computes something else"
 OVERFLOW = "a signed integer runs over"
+DIRECTED: tuple[Rounding, ...] = ("up", "down")
 UNSETTLED = "another order of threads, or another background, gives another result"
 
 
@@ -68,6 +77,8 @@ class DrawnInput(NamedTuple):
     """What the author's kernel does wrong on it (`Misbehaved.habit`)."""
     moved: tuple[dict[int, str], ...] = ()
     """Results on inputs moved by one roundoff, by allocation."""
+    rounded: tuple[dict[int, str], ...] = ()
+    """Results with everything rounded up, and down, where integers come of floating point."""
     order_free: frozenset[int] = frozenset()
     """Buffers whose elements the author's own threads leave in no fixed order."""
 
@@ -257,6 +268,7 @@ class DomainBuilder:
         *,
         check: Check = "none",
         last_first: bool = False,
+        rounding: Rounding = "nearest",
         most: int | None = None,
     ) -> tuple[Tried, ...]:
         return self._executor.run_trials(
@@ -265,6 +277,7 @@ class DomainBuilder:
             folder,
             check=check,
             last_first=last_first,
+            rounding=rounding,
             most_accesses=most,
             limit_s=LIMIT_S,
             timeout_s=ALL_S,
@@ -283,6 +296,7 @@ class DomainBuilder:
         moved = [
             self._moved(found, batch / f"moved_{n}", units) for n, units in enumerate(MOVES_UNITS)
         ]
+        rounded = self._rounded(found, batch)
         for n, one in enumerate(found):
             outputs, problem = wide[n]
             special = any(
@@ -296,7 +310,8 @@ class DomainBuilder:
             )  # fmt: skip
             yield DrawnInput(
                 one.draw, one.trial, reference, one.broken, one.habits,
-                tuple(m[n] for m in moved if m[n]), one.order_free,
+                tuple(m[n] for m in moved if m[n]), tuple(r[n] for r in rounded if r[n]),
+                one.order_free,
             )  # fmt: skip
 
     def _is_unrelated(self, one: _Borne, wide: dict[int, str] | None) -> bool:
@@ -356,6 +371,16 @@ class DomainBuilder:
             as_left(one.trial.workload, one.trial.inputs, one.ran.outputs, settled)
             results.append((outputs, problem))
         return results
+
+    def _rounded(self, found: Sequence[_Borne], folder: Path) -> list[list[dict[int, str]]]:
+        if not self._subject.rounds_to_integers:
+            return []
+        trials = [one.trial for one in found]
+        return [
+            [t.outcome.outputs if isinstance(t.outcome, Ran) else {} for t in ran]
+            for rounding in DIRECTED
+            for ran in [self._ran(trials, folder / rounding, rounding=rounding)]
+        ]
 
     def _moved(self, found: Sequence[_Borne], folder: Path, units: int) -> list[dict[int, str]]:
         """Results on the same inputs with every floating value a little up or down; nothing for

@@ -130,6 +130,22 @@ class Subject(NamedTuple):
     launches: tuple[LaunchNumbers, ...]
     """The program's, of this kernel, each configuration once."""
 
+    @property
+    def rounds_to_integers(self) -> bool:
+        """Whether integers that the kernel writes may come of floating point."""
+        return rounds_to_integers(self.workload, self.kernel)
+
+
+_FLOATING_WORD = re.compile(r"float|double|half|bfloat|\b\d+\.\d*f?")
+
+
+def rounds_to_integers(workload: Workload, kernel: Kernel) -> bool:
+    """Whether integers that a kernel writes may come of floating point: which products its compiler
+    fuses with a sum decides them where the number lies next to an integer."""
+    written = [view for a in workload.allocations if a.role != "in" for view in views(a)]
+    integers = any(view.element not in FLOATING for view in written)
+    return integers and bool(_FLOATING_WORD.search(kernel.text))
+
 
 _NUMBER = re.compile(
     r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=[uUlLfF]*\b|[^\w.]|$)"

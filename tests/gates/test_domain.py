@@ -97,6 +97,66 @@ __global__ void g(const float* q, const float* k, float* sums, int rows, int fir
 }
 """
 
+LUMA = """
+#include <cstdio>
+#include <cuda_runtime.h>
+__global__ void f(const unsigned char* rgb, unsigned char* luma, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float r = rgb[3 * i], g = rgb[3 * i + 1], b = rgb[3 * i + 2];
+    luma[i] = (unsigned char)(0.299f * r + 0.587f * g + 0.114f * b + 0.5f);
+}
+int main() {
+    const int n = 5000;
+    static unsigned char h[3 * n];
+    for (int i = 0; i < 3 * n; ++i) h[i] = (unsigned char)(i * 37 % 251);
+    unsigned char *d, *l;
+    cudaMalloc(&d, sizeof h); cudaMalloc(&l, n);
+    cudaMemcpy(d, h, sizeof h, cudaMemcpyHostToDevice);
+    f<<<(n + 127) / 128, 128>>>(d, l, n);
+    cudaMemcpy(h, l, n, cudaMemcpyDeviceToHost);
+    printf("%d\\n", h[3]);
+}
+"""
+BACKWARDS = """// @launch g grid=(ceil_div(n, 64)) block=(64) args=(rgb, luma, n)
+__global__ void g(const unsigned char* rgb, unsigned char* luma, int n) {
+    int i = blockIdx.x * 64 + threadIdx.x;
+    if (i >= n) return;
+    float r = rgb[3 * i], g = rgb[3 * i + 1], b = rgb[3 * i + 2];
+    luma[i] = (unsigned char)(0.114f * b + (0.587f * g + (0.299f * r + 0.5f)));
+}
+"""
+
+FILTERS = """
+#include <cstdio>
+#include <cuda_runtime.h>
+__global__ void f(const float* x, const float* bias, float* y, int width, int filters) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < width) y[blockIdx.y * width + i] = x[i] + bias[blockIdx.y];
+}
+int main() {
+    const int width = 41, filters = 6;
+    float x[width], bias[filters], y[width * filters], *dx, *db, *dy;
+    for (int i = 0; i < width; ++i) x[i] = i % 7 - 3.0f;
+    for (int i = 0; i < filters; ++i) bias[i] = 0.5f * i;
+    cudaMalloc(&dx, sizeof x); cudaMalloc(&db, sizeof bias); cudaMalloc(&dy, sizeof y);
+    cudaMemcpy(dx, x, sizeof x, cudaMemcpyHostToDevice);
+    cudaMemcpy(db, bias, sizeof bias, cudaMemcpyHostToDevice);
+    f<<<dim3((width + 15) / 16, filters), 16>>>(dx, db, dy, width, filters);
+    cudaMemcpy(y, dy, sizeof y, cudaMemcpyDeviceToHost);
+    printf("%f\\n", y[3]);
+}
+"""
+FOUR_FILTERS = """
+// @launch g grid=(gridDim.x, ceil_div(filters, 4)) block=(16) args=(x, bias, y, width, filters)
+__global__ void g(const float* x, const float* bias, float* y, int width, int filters) {
+    int i = blockIdx.x * 16 + threadIdx.x;
+    if (i >= width) return;
+    for (int k = 4 * blockIdx.y; k < 4 * blockIdx.y + 4; ++k)
+        if (k < filters) y[k * width + i] = x[i] + bias[k];
+}
+"""
+
 
 def opened(folder: Path, text: str) -> Workbench:
     (folder / "f.cu").write_text(text)
@@ -162,4 +222,24 @@ def test_nothing_is_asked_where_the_author_runs_over_or_subtracts_large_rounding
     assert gate.passed, gate.summary
     late = ONLINE.replace("sum *= expf(most - top); most = top;", "most = top;")
     gate = domain_gate(bench, make_rewrite(late, "test", "test", "test")).gate
+    assert not gate.passed
+
+
+def test_integers_that_rounding_decides_may_be_either_of_the_two(tmp_path: Path) -> None:
+    """0.299 r + 0.587 g + 0.114 b + 0.5 of bytes is an integer often, but for its last bit."""
+    bench = opened(tmp_path, LUMA)
+    gate = domain_gate(bench, make_rewrite(BACKWARDS, "test", "test", "test")).gate
+    assert gate.passed, gate.summary
+    for wrong in (BACKWARDS.replace("+ 0.5f", "+ 0.505f"), BACKWARDS.replace("0.587f", "0.588f")):
+        gate = domain_gate(bench, make_rewrite(wrong, "test", "test", "test")).gate
+        assert not gate.passed
+
+
+def test_an_argument_that_says_what_the_grid_says_is_made_smaller_with_it(tmp_path: Path) -> None:
+    """The author reads his number of filters off the grid, the rewrite off the argument."""
+    bench = opened(tmp_path, FILTERS)
+    gate = domain_gate(bench, make_rewrite(FOUR_FILTERS, "test", "test", "test")).gate
+    assert gate.passed, gate.summary
+    wrong = FOUR_FILTERS.replace("k < filters", "k < 6")
+    gate = domain_gate(bench, make_rewrite(wrong, "test", "test", "test")).gate
     assert not gate.passed

@@ -32,7 +32,7 @@ from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import PrerequisiteError
-from cudaops.executors.base import Branches, Check, InputSet, Trial, Tried
+from cudaops.executors.base import Branches, Check, InputSet, Rounding, Trial, Tried
 from cudaops.executors.cpu.build import Built, as_compiled, build_unit, project_tools
 from cudaops.executors.cpu.coverage import branches
 from cudaops.executors.cpu.order import (
@@ -228,6 +228,7 @@ class CpuExecutor:
         *,
         check: Check = "none",
         last_first: bool = False,
+        rounding: Rounding = "nearest",
         most_accesses: int | None = None,
         limit_s: float = 2.0,
         timeout_s: float = 60.0,
@@ -242,6 +243,8 @@ class CpuExecutor:
             return tuple(Tried(task) for _ in trials)
         if last_first:
             task = task._replace(env={**task.env, "CUDAOPS_ORDER": orders_of(unit)})
+        if rounding != "nearest":
+            task = task._replace(env={**task.env, "CUDAOPS_ROUNDING": rounding})
         if most_accesses is not None:
             task = task._replace(env={**task.env, "CUDAOPS_MOST_ACCESSES": str(most_accesses)})
         return run_trials(task, trials, limit_s)

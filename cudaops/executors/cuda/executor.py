@@ -29,7 +29,7 @@ from cudaops.domain.program import Program
 from cudaops.domain.rewrite import ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
-from cudaops.executors.base import Branches, Check, Executor, InputSet, Trial, Tried
+from cudaops.executors.base import Branches, Check, Executor, InputSet, Rounding, Trial, Tried
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.unit import captured_inputs, check_series, launch_folder
 from cudaops.executors.cuda.build import IMAGE, project_tools
@@ -341,11 +341,13 @@ class CudaExecutor:
         *,
         check: Check = "none",
         last_first: bool = False,
+        rounding: Rounding = "nearest",
         most_accesses: int | None = None,
         limit_s: float = 2.0,
         timeout_s: float = 60.0,
     ) -> tuple[Tried, ...]:
-        """See `Executor.run_trials`. The hardware's order is the only one there is."""
+        """See `Executor.run_trials`. The hardware's order and rounding are the only ones there
+        are."""
         until, found = time.monotonic() + timeout_s, []
         for number, one in enumerate(trials):
             left_s = max(1.0, until - time.monotonic())

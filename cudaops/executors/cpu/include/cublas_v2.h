@@ -98,6 +98,12 @@ View<T> vector(T* data, int n, int increment) {
   return {data + first, increment, 0, 0};
 }
 
+// Whether what is called now is to be done by a graph, later: nothing here can wait.
+inline bool is_captured(cublasHandle_t handle) {
+  cudaStreamCaptureStatus status;
+  return cudaStreamIsCapturing(handle->stream, &status) != cudaSuccess || status != cudaStreamCaptureStatusNone;
+}
+
 inline bool spans(int ld, int rows) { return rows >= 0 && ld >= 1 && ld >= rows; }
 inline bool conform(cublasOperation_t opa, cublasOperation_t opb, int m, int n, int k, int lda, int ldb, int ldc) {
   return m >= 0 && n >= 0 && k >= 0 && spans(lda, opa == CUBLAS_OP_N ? m : k) &&
@@ -183,10 +189,10 @@ int extreme(int n, const T* x, int increment, Before before) {
 inline cublasStatus_t copy(int rows, int columns, int bytes, const void* from, int ld_from, void* to, int ld_to,
                            cudaMemcpyKind kind) {
   if (columns < 0 || bytes <= 0 || !spans(ld_from, rows) || !spans(ld_to, rows)) return CUBLAS_STATUS_INVALID_VALUE;
-  std::size_t width = (std::size_t)rows * bytes, pitch_from = (std::size_t)ld_from * bytes, pitch_to = (std::size_t)ld_to * bytes;
+  std::size_t size = bytes, width = rows * size;
   cudaError_t error = rows == ld_from && rows == ld_to
                           ? cudaMemcpy(to, from, width * columns, kind)
-                          : cudaMemcpy2D(to, pitch_to, from, pitch_from, width, columns, kind);
+                          : cudaMemcpy2D(to, ld_to * size, from, ld_from * size, width, columns, kind);
   return error == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_MAPPING_ERROR;
 }
 
@@ -208,20 +214,21 @@ struct StatusRow {
   const char *name, *text;
 };
 inline const StatusRow& row_of(cublasStatus_t status) {
+#define CUDAOPS_ROW(code, text) {code, #code, text}
   static const StatusRow rows[] = {
-      {CUBLAS_STATUS_SUCCESS, "CUBLAS_STATUS_SUCCESS", "success"},
-      {CUBLAS_STATUS_NOT_INITIALIZED, "CUBLAS_STATUS_NOT_INITIALIZED", "the library was not initialized"},
-      {CUBLAS_STATUS_ALLOC_FAILED, "CUBLAS_STATUS_ALLOC_FAILED", "the resource allocation failed"},
-      {CUBLAS_STATUS_INVALID_VALUE, "CUBLAS_STATUS_INVALID_VALUE",
-       "an unsupported value or parameter was passed to the function"},
-      {CUBLAS_STATUS_ARCH_MISMATCH, "CUBLAS_STATUS_ARCH_MISMATCH", "the device lacks a feature that is needed"},
-      {CUBLAS_STATUS_MAPPING_ERROR, "CUBLAS_STATUS_MAPPING_ERROR", "an access to GPU memory space failed"},
-      {CUBLAS_STATUS_EXECUTION_FAILED, "CUBLAS_STATUS_EXECUTION_FAILED", "the function failed to launch on the GPU"},
-      {CUBLAS_STATUS_INTERNAL_ERROR, "CUBLAS_STATUS_INTERNAL_ERROR", "an internal operation failed"},
-      {CUBLAS_STATUS_NOT_SUPPORTED, "CUBLAS_STATUS_NOT_SUPPORTED", "the requested functionality is not supported"},
-      {CUBLAS_STATUS_LICENSE_ERROR, "CUBLAS_STATUS_LICENSE_ERROR", "a license error was detected"},
+      CUDAOPS_ROW(CUBLAS_STATUS_SUCCESS, "success"),
+      CUDAOPS_ROW(CUBLAS_STATUS_NOT_INITIALIZED, "the library was not initialized"),
+      CUDAOPS_ROW(CUBLAS_STATUS_ALLOC_FAILED, "the resource allocation failed"),
+      CUDAOPS_ROW(CUBLAS_STATUS_INVALID_VALUE, "an unsupported value or parameter was passed to the function"),
+      CUDAOPS_ROW(CUBLAS_STATUS_ARCH_MISMATCH, "the device lacks a feature that is needed"),
+      CUDAOPS_ROW(CUBLAS_STATUS_MAPPING_ERROR, "an access to GPU memory space failed"),
+      CUDAOPS_ROW(CUBLAS_STATUS_EXECUTION_FAILED, "the function failed to launch on the GPU"),
+      CUDAOPS_ROW(CUBLAS_STATUS_INTERNAL_ERROR, "an internal operation failed"),
+      CUDAOPS_ROW(CUBLAS_STATUS_NOT_SUPPORTED, "the requested functionality is not supported"),
+      CUDAOPS_ROW(CUBLAS_STATUS_LICENSE_ERROR, "a license error was detected"),
   };
-  static const StatusRow unknown{status, "unrecognized error code", "unrecognized error code"};
+#undef CUDAOPS_ROW
+  static const StatusRow unknown{CUBLAS_STATUS_SUCCESS, "unrecognized error code", "unrecognized error code"};
   for (auto& row : rows)
     if (row.code == status) return row;
   return unknown;
@@ -231,18 +238,22 @@ inline const StatusRow& row_of(cublasStatus_t status) {
 }  // namespace cudaops
 
 // A function by both of its names. `valid`: of the arguments.
-#define CUDAOPS_BLAS_NAMED(name, valid, parameters, ...)               \
-  inline cublasStatus_t name(CUDAOPS_BLAS_LIST parameters) {           \
-    namespace blas = cudaops::blas;                                    \
-    if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;                 \
-    if (!(valid)) return CUBLAS_STATUS_INVALID_VALUE;                  \
-    __VA_ARGS__                                                        \
-    cudaops::touch();                                                  \
-    return CUBLAS_STATUS_SUCCESS;                                      \
-  }                                                                    \
+#define CUDAOPS_OF_HANDLE(name, valid, parameters, ...)         \
+  inline cublasStatus_t name(CUDAOPS_WITH_HANDLE parameters) {  \
+    namespace blas = cudaops::blas;                             \
+    if (!handle) return CUBLAS_STATUS_NOT_INITIALIZED;          \
+    if (!(valid)) return CUBLAS_STATUS_INVALID_VALUE;           \
+    __VA_ARGS__                                                 \
+    return CUBLAS_STATUS_SUCCESS;                               \
+  }                                                             \
   static constexpr auto& name##_v2 = name;
-#define CUDAOPS_BLAS(...) CUDAOPS_BLAS_NAMED(__VA_ARGS__)
-#define CUDAOPS_BLAS_LIST(...) cublasHandle_t handle, __VA_ARGS__
+#define CUDAOPS_WITH_HANDLE(...) cublasHandle_t handle, __VA_ARGS__
+// One that computes.
+#define CUDAOPS_BLAS(name, valid, parameters, ...)                                     \
+  CUDAOPS_OF_HANDLE(name, valid, parameters,                                           \
+                    if (blas::is_captured(handle)) return CUBLAS_STATUS_NOT_SUPPORTED; \
+                    __VA_ARGS__                                                        \
+                    cudaops::touch();)
 
 inline cublasStatus_t cublasCreate(cublasHandle_t* handle) {
   if (!handle) return CUBLAS_STATUS_INVALID_VALUE;
@@ -256,11 +267,11 @@ inline cublasStatus_t cublasDestroy(cublasHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 static constexpr auto& cublasDestroy_v2 = cublasDestroy;
-CUDAOPS_BLAS(cublasGetVersion, version, (int* version), *version = CUBLAS_VERSION;)
-CUDAOPS_BLAS(cublasSetWorkspace, true, (void*, std::size_t), ;)
-#define CUDAOPS_PROPERTY(name, type, member)                                              \
-  CUDAOPS_BLAS(cublasSet##name, true, (type value), handle->member = value;)              \
-  CUDAOPS_BLAS(cublasGet##name, value, (type* value), *value = handle->member;)
+CUDAOPS_OF_HANDLE(cublasGetVersion, version, (int* version), *version = CUBLAS_VERSION;)
+CUDAOPS_OF_HANDLE(cublasSetWorkspace, true, (void*, std::size_t), ;)
+#define CUDAOPS_PROPERTY(name, type, member)                                         \
+  CUDAOPS_OF_HANDLE(cublasSet##name, true, (type value), handle->member = value;)    \
+  CUDAOPS_OF_HANDLE(cublasGet##name, value, (type* value), *value = handle->member;)
 CUDAOPS_PROPERTY(Stream, cudaStream_t, stream)
 CUDAOPS_PROPERTY(PointerMode, cublasPointerMode_t, pointer_mode)
 CUDAOPS_PROPERTY(AtomicsMode, cublasAtomicsMode_t, atomics_mode)
@@ -352,5 +363,5 @@ inline cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t opa,
                                     type_c, ldc, 0, 1, compute, algo);
 }
 #undef CUDAOPS_BLAS
-#undef CUDAOPS_BLAS_NAMED
-#undef CUDAOPS_BLAS_LIST
+#undef CUDAOPS_OF_HANDLE
+#undef CUDAOPS_WITH_HANDLE

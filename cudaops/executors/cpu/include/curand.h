@@ -64,6 +64,7 @@ template <class T, class Next> curandStatus_t generate(curandGenerator_t generat
   if (!generator->begun) curand_init(generator->seed, 0, generator->offset, &generator->state);
   generator->begun = true;
   for (size_t i = 0; i < count; ++i) out[i] = (T)next(&generator->state);
+  touch();
   return CURAND_STATUS_SUCCESS;
 }
 }  // namespace cudaops

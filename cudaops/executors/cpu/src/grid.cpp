@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cfenv>
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
@@ -70,7 +71,14 @@ Worker* make_worker(int index) {
 
 // In ascending order, so that the lowest block that has not ended is always on some worker: blocks
 // that wait for lower ones go on.
-static void take_blocks(Worker& w) {
+// What the processor rounds to while a kernel runs: `up`, `down`, or else to the nearest number.
+static int kernel_rounding() {
+  const char* asked = option("CUDAOPS_ROUNDING");
+  if (!asked) return FE_TONEAREST;
+  return std::strcmp(asked, "up") == 0 ? FE_UPWARD : FE_DOWNWARD;
+}
+
+static void take_blocks_as_rounded(Worker& w) {
   for (;;) {
     unsigned long long i = pool->next.fetch_add(pool->run, std::memory_order_relaxed);
     if (i >= pool->blocks || (pool->deadline && now() > pool->deadline)) return;
@@ -82,6 +90,13 @@ static void take_blocks(Worker& w) {
       else run_block(w, *pool->call, chosen, poison_shared_memory);
     }
   }
+}
+
+static void take_blocks(Worker& w) {
+  static const int rounding = kernel_rounding();
+  if (rounding != FE_TONEAREST) std::fesetround(rounding);
+  take_blocks_as_rounded(w);
+  if (rounding != FE_TONEAREST) std::fesetround(FE_TONEAREST);
 }
 
 static void* serve(void* raw) {

@@ -340,12 +340,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, unsig
 inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t graph, unsigned long long flags) {
   return cudaGraphInstantiate(made, graph, flags);
 }
-// Before CUDA 12.
-inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, cudaGraphNode_t*, char*, size_t) {
-  return cudaGraphInstantiate(made, graph);
-}
-inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, decltype(nullptr), decltype(nullptr),
-                                        size_t) {
+// Before CUDA 12: a node and a text for what went wrong, mostly null.
+template <class Node, class Text>
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t graph, Node, Text, size_t) {
   return cudaGraphInstantiate(made, graph);
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
