@@ -78,9 +78,10 @@ def told(done: subprocess.CompletedProcess[str]) -> str:
         )
     if "verdict" in answer:
         return str(answer["verdict"])[:200]
-    gates = answer.get("gates") or answer.get("judgement", {}).get("gates", [])
+    attempts = answer.get("attempts") or []
+    gates = attempts[-1]["judgement"]["gates"] if attempts else []
     failed = [f"{g['name']}: {g['summary']}" for g in gates if not g["passed"]]
-    return (failed or [str(answer.get("outcome", "?"))])[0][:300]
+    return (failed or [str(answer.get("outcome"))])[0][:300]
 
 
 def is_right(result: Result) -> bool:
