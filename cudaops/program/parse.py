@@ -132,7 +132,7 @@ def parse_files(
     )
 
 
-def read_source(path: Path) -> str:
+def read_source(path: Path, *, may_be_empty: bool = False) -> str:
     """The text of a CUDA source. Raises InputError where it cannot be one."""
     if path.is_dir():
         raise InputError(f"{path}: is a directory; name the .cu file in it")
@@ -147,7 +147,7 @@ def read_source(path: Path) -> str:
         ) from None
     if len(data) > MAX_BYTES:
         raise InputError(f"{path}: larger than 5 MB; is it CUDA source?")
-    if not data.strip():
+    if not data.strip() and not may_be_empty:
         raise InputError(f"{path}: is empty; give a CUDA program")
     if b"\0" in data:
         raise InputError(f"{path}: is a binary file; give the .cu source it was built from")
@@ -182,7 +182,7 @@ def _collect(
         quoted, bare = name.startswith('"'), name[1:-1]
         target = headers.find(bare, *([path.parent] if quoted else []))
         if target is not None and target not in found:
-            _collect(target, read_source(target), found, external, headers)
+            _collect(target, read_source(target, may_be_empty=True), found, external, headers)
         elif target is None and quoted:
             external.append(bare)
 

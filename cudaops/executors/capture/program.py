@@ -146,7 +146,7 @@ class Recording:
         if not isinstance(ran, Child):
             return ran
         counts = launch_counts(ran.report, self.warm_ups)
-        target = self._target(kernel, counts, ran.report)
+        target = self._target(kernel, counts, ran.report, ran.done.stdout)
         if isinstance(target, Misbehaved):
             return target
         found = recorded(ran.report, self.program, target, self.warm_ups)
@@ -205,7 +205,7 @@ class Recording:
             ) from None
 
     def _target(
-        self, kernel: str | None, counts: tuple[LaunchCount, ...], report: Report
+        self, kernel: str | None, counts: tuple[LaunchCount, ...], report: Report, printed: str
     ) -> str | Misbehaved:
         launched = [c.kernel for c in counts]
         if self.program.application is not None:
@@ -225,8 +225,10 @@ class Recording:
                     "the program had launched no kernel when its time was over; --timeout raises "
                     "the limit"
                 )
+            said = last_words(printed)
             raise InputError(
-                "the program launched no kernel; give it arguments with which it does, after --"
+                "the program launched no kernel; give it arguments, or input, with which it does, "
+                "after -- or by --args" + (f"; it said: {said}" if said else "")
             )
         if kernel is None:
             ours = launched_here(self.program, launched)

@@ -1,5 +1,6 @@
-// cooperative_groups as far as clusters, blocks, tiles of a warp and coalesced threads go. A grid group
-// is not offered: blocks run one after another on the workers and cannot wait for each other.
+// cooperative_groups as far as clusters, blocks, tiles of a warp and coalesced threads go. Of a grid there
+// are its ranks, and its barrier where it is one block: blocks run one after another on the workers and
+// cannot wait for each other.
 #pragma once
 #include "cudaops/cuda.h"
 
@@ -42,6 +43,26 @@ class cluster_group {
   CUDAOPS_INLINE static unsigned query_shared_rank(const void* shared) { return cudaops::cluster_rank_of(shared); }
 };
 __attribute__((always_inline)) inline cluster_group this_cluster() { return cluster_group(); }
+
+class grid_group {
+ public:
+  static bool is_valid() { return num_blocks() == 1; }
+  CUDAOPS_INLINE static void sync() {
+    if (is_valid()) thread_block::sync();
+    else cudaops::grid_barrier();
+  }
+  static unsigned long long num_blocks() { return (unsigned long long)gridDim.x * gridDim.y * gridDim.z; }
+  static unsigned long long block_rank() {
+    return ((unsigned long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  }
+  static unsigned long long thread_rank() { return block_rank() * thread_block::size() + thread_block::thread_rank(); }
+  static unsigned long long num_threads() { return num_blocks() * thread_block::size(); }
+  static unsigned long long size() { return num_threads(); }
+  static dim3 group_dim() { return gridDim; }
+  static dim3 dim_blocks() { return gridDim; }
+  static dim3 block_index() { return dim3(blockIdx); }
+};
+__attribute__((always_inline)) inline grid_group this_grid() { return grid_group(); }
 
 // Lanes that act together: the mask names them, ranks count within it.
 class lane_group {

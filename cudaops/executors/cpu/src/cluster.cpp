@@ -136,6 +136,12 @@ void run_cluster(Worker& w, const Call& call, unsigned long long number, bool po
   }
 }
 
+void grid_barrier() {
+  stop("crash", nullptr,
+       "kernel %s waits for all blocks of its grid, and here they run one after another; measure on a GPU: --executor cuda",
+       worker->call->kernel);
+}
+
 void cluster_arrive() {
   const void* site = __builtin_return_address(0);
   Worker& w = inside("the cluster's barrier", site);

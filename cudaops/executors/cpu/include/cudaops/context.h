@@ -45,6 +45,7 @@ struct ClusterPlace {
 };
 ClusterPlace cluster_place();
 void cluster_arrive();
+void grid_barrier();
 void cluster_wait();
 void* cluster_map(const void* shared, unsigned rank);
 unsigned cluster_rank_of(const void* shared);
