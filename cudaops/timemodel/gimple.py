@@ -177,6 +177,22 @@ def _fill(function: Function, lines: list[str]) -> None:
     for (this, open_end), (following, _) in itertools.pairwise(falls):
         if open_end and not this.successors:
             this.successors.append(following.number)
+    _count_forwarders(function.blocks)
+
+
+def _count_forwarders(blocks: dict[int, Block]) -> None:
+    """An empty block that g++ makes once it has read the profile has no count of its own: where all
+    of a block's ways on seem never to be taken, its threads went through that one."""
+    live = [block for block in blocks.values() if block.count]
+    while live:
+        block = live.pop()
+        ways = [blocks[n] for n in block.successors if n in blocks]
+        if any(way.count for way in ways):
+            continue
+        empty = next((way for way in ways if not way.statements), None)
+        if empty is not None:
+            empty.count = block.count
+            live.append(empty)
 
 
 def _complete(text: str) -> bool:

@@ -201,6 +201,15 @@ def test_long_loops_are_extrapolated_to_the_same_rate() -> None:
     assert cycles(100_000.0) / cycles(100.0) == pytest.approx(1000.0, rel=0.1)
 
 
+def test_a_stage_of_many_short_loops_is_extrapolated_from_shares_that_differ_in_them() -> None:
+    """The dear loops are longer than the cheap ones: in a small share they alone go round twice."""
+    cheap, dear = Stretch((arithmetic(1.0),), 12.0), Stretch((arithmetic(64.0),), 32.0)
+    phase = Phase((*[cheap] * 300, *[dear] * 5), 1.0, True)
+    found = estimate(kernel([phase], [], blocks=132 * 4), H200)
+    warps, instructions = 4 * 8, 300 * 12 + 5 * 32 * 64
+    assert found.cycles == pytest.approx(warps * instructions / 4, rel=0.15)
+
+
 def test_one_hot_address_bounds_the_kernel() -> None:
     found = estimate(
         kernel([loop(arithmetic(1.0), 1.0)], [], blocks=1000, hottest_atomic=256.0), H200
