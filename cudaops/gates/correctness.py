@@ -34,7 +34,7 @@ from cudaops.gates.accuracy import (
     same_as_sets,
     sides_of,
 )
-from cudaops.gates.posed import settled
+from cudaops.gates.posed import as_rounded
 from cudaops.gates.repeat import (
     Launch,
     fresh_process_launch,
@@ -342,7 +342,7 @@ class Verifier:
         if key not in self._rounded:
             folder = self._folder / key[0] / f"rounded_{reference.kind}"
             self._rounded[key] = subject.rounded(reference.inputs, folder)
-        held = settled(a, ran, reference, (), self._rounded[key], not_a_number=True)
+        held = as_rounded(a, ran, reference, self._rounded[key])
         return fairly(accuracy, a, name, held, reference, self._policy)
 
     def _free_order(self, subject: Subject, reference: Reference) -> frozenset[int]:

@@ -7,7 +7,7 @@ overflow on the way), no rewrite can be held to one of the two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -118,13 +118,40 @@ def settled(
 ) -> Ran:
     """The run with the author's own values in the place of what is free; itself where nothing is
     that differs. `rounded`: results of the author's kernel with everything rounded up, and down."""
+
+    def free(view: View, base: Array, result: Array) -> Array:
+        found = free_elements(view, reference, moved, result, not_a_number=not_a_number)
+        if rounded and view.element not in FLOATING:
+            found |= _between(view, base, rounded, result)
+        return found
+
+    return _as_authors(a, ran, reference, free)
+
+
+def as_rounded(
+    a: Allocation, ran: Ran, reference: Reference, rounded: Sequence[Mapping[int, str]]
+) -> Ran:
+    """The same for integers that the author's rounding decides, and for nothing else."""
+
+    def free(view: View, base: Array, result: Array) -> Array:
+        if view.element in FLOATING:
+            return np.zeros(base.size, bool)
+        return _between(view, base, rounded, result)
+
+    return _as_authors(a, ran, reference, free)
+
+
+def _as_authors(
+    a: Allocation,
+    ran: Ran,
+    reference: Reference,
+    free_of: Callable[[View, Array, Array], Array],
+) -> Ran:
     replaced: dict[str, Array] = {}
     path = Path(ran.outputs[a.index])
     for view in views(a):
         result, base = _values(view, str(path)), _values(view, reference.outputs[a.index])
-        free = free_elements(view, reference, moved, result, not_a_number=not_a_number)
-        if rounded and view.element not in FLOATING:
-            free |= _between(view, base, rounded, result)
+        free = free_of(view, base, result)
         free &= ~((result == base) | (result != result) & (base != base))
         if not free.any():
             continue
