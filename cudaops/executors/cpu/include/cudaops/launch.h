@@ -127,6 +127,7 @@ template <class... P> struct PackedStart {
     unpack(*static_cast<const Launch*>(launch), (void (*)(P...))address, arguments, std::index_sequence_for<P...>());
   }
 };
+template <class... P> auto packed_start(void (*)(P...)) { return &PackedStart<P...>::start; }
 
 // A `__constant__` or `__device__` variable that captures and fixed-point proofs must know.
 struct GlobalVariable {
@@ -144,3 +145,6 @@ struct GlobalVariable {
 #define CUDAOPS_GLOBAL(text, expression)                           \
   static ::cudaops::GlobalVariable CUDAOPS_JOIN(cudaops_global_, __COUNTER__)( \
       text, (const void*)__builtin_addressof(expression), sizeof(expression))
+#ifndef CUDAOPS_PACKED_START
+#define CUDAOPS_PACKED_START(kernel) ::cudaops::packed_start(kernel)
+#endif

@@ -5,21 +5,17 @@
 
 namespace cudaops {
 
-// Of each recorder: `start(launch, address, arguments)`.
-template <class... P> struct PackedStart;
-
 struct NamedKernel {
   const char* name;
   const void* address;
-  void (*start)(const void* launch, const void* address, void** arguments);
+  void (*start)(const void* launch, const void* address, void** arguments);  // of the recorder
   NamedKernel* next;
   static NamedKernel*& first() {
     static NamedKernel* kernel = nullptr;
     return kernel;
   }
-  template <class... P>
-  NamedKernel(const char* name, void (*kernel)(P...))
-      : name(name), address((const void*)kernel), start(&PackedStart<P...>::start), next(first()) {
+  NamedKernel(const char* name, const void* address, void (*start)(const void*, const void*, void**))
+      : name(name), address(address), start(start), next(first()) {
     first() = this;
   }
   static const NamedKernel* find(const void* address) {
@@ -38,6 +34,6 @@ struct NamedKernel {
 #define CUDAOPS_NAMED_(line) cudaops_kernel_##line
 #define CUDAOPS_NAMED(line) CUDAOPS_NAMED_(line)
 #define CUDAOPS_KERNEL(text, kernel) \
-  static ::cudaops::NamedKernel CUDAOPS_NAMED(__COUNTER__)(text, kernel)
+  static ::cudaops::NamedKernel CUDAOPS_NAMED(__COUNTER__)(text, (const void*)kernel, CUDAOPS_PACKED_START(kernel))
 
 #endif

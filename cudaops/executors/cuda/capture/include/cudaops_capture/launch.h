@@ -133,21 +133,16 @@ inline Launch launch(int site, const char* kernel, dim3 grid, dim3 block, size_t
   return result;
 }
 
-}  // namespace cudaops_capture
-
-namespace cudaops {
 template <class... P> struct PackedStart {
   template <size_t... I>
-  static void unpack(const ::cudaops_capture::Launch& launch, void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
+  static void unpack(const Launch& launch, void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
     launch.of(kernel)(*static_cast<std::remove_reference_t<P>*>(arguments[I])...);
   }
   static void start(const void* launch, const void* address, void** arguments) {
-    unpack(*static_cast<const ::cudaops_capture::Launch*>(launch), (void (*)(P...))address, arguments, std::index_sequence_for<P...>());
+    unpack(*static_cast<const Launch*>(launch), (void (*)(P...))address, arguments, std::index_sequence_for<P...>());
   }
 };
-}  // namespace cudaops
-
-namespace cudaops_capture {
+template <class... P> auto packed_start(void (*)(P...)) { return &PackedStart<P...>::start; }
 
 // cudaLaunchKernel. A kernel that is not known by its address is launched unseen.
 template <class T>
@@ -172,3 +167,5 @@ cudaError_t launch_packed(int site, T* function, dim3 grid, dim3 block, void** a
 static inline cudaError_t cudaops_capture_reset() { return ::cudaops_capture::reset_device(); }
 #define cudaDeviceReset cudaops_capture_reset
 #define cudaThreadExit cudaops_capture_reset
+#undef CUDAOPS_PACKED_START
+#define CUDAOPS_PACKED_START(kernel) ::cudaops_capture::packed_start(kernel)
