@@ -330,6 +330,6 @@ def test_what_stands_instead_of_a_kernel_or_a_launch_is_named() -> None:
     )
     with pytest.raises(InputError, match=r"main.cu:1: macro `MAKE` defines a kernel"):
         require_runnable("main.cu", parse(macro))
-    other = "__global__ void k() {}\nint main() { cudaLaunchKernel((void*)k, 1, 1, 0); }\n"
-    with pytest.raises(InputError, match=r"main.cu:2: a launch through cudaLaunchKernel"):
+    other = "__global__ void k() {}\nint main() { cudaLaunchKernelExC((void*)k, 1, 1, 0); }\n"
+    with pytest.raises(InputError, match=r"main.cu:2: a launch through cudaLaunchKernelExC"):
         require_runnable("main.cu", parse(other))
