@@ -225,7 +225,7 @@ class Evaluating:
                 None if bench.models_time else partial(bench.run_author, workload),
                 partial(bench.run_author, workload, check="full"),
                 partial(_as_rounded, bench, workload)
-                if rounds_to_integers(workload, bench.kernel)
+                if rounds_to_integers(workload, bench.kernel, bench.program)
                 else None,
                 partial(_in_another_order, bench, workload),
             )

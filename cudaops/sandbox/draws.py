@@ -133,15 +133,21 @@ class Subject(NamedTuple):
     @property
     def rounds_to_integers(self) -> bool:
         """Whether integers that the kernel writes may come of floating point."""
-        return rounds_to_integers(self.workload, self.kernel)
+        return rounds_to_integers(self.workload, self.kernel, self.program)
 
 
 _FLOATING_WORD = re.compile(r"float|double|half|bfloat|\b\d+\.\d*f?")
 
 
-def rounds_to_integers(workload: Workload, kernel: Kernel) -> bool:
+_ROUNDS_ITSELF = re.compile(r"\b(?:l?l?rint|nearbyint)f?\b|\b__\w+_r[nzud]\b|\b__(?:half|float)2")
+
+
+def rounds_to_integers(workload: Workload, kernel: Kernel, program: Program) -> bool:
     """Whether integers that a kernel writes may come of floating point: which products its compiler
-    fuses with a sum decides them where the number lies next to an integer."""
+    fuses with a sum decides them where the number lies next to an integer. Not where the program
+    rounds to whole numbers by the processor's mode: all of them would turn on it."""
+    if any(_ROUNDS_ITSELF.search(f.text) for f in program.files):
+        return False
     written = [view for a in workload.allocations if a.role != "in" for view in views(a)]
     integers = any(view.element not in FLOATING for view in written)
     return integers and bool(_FLOATING_WORD.search(kernel.text))

@@ -243,3 +243,9 @@ def test_an_argument_that_says_what_the_grid_says_is_made_smaller_with_it(tmp_pa
     wrong = FOUR_FILTERS.replace("k < filters", "k < 6")
     gate = domain_gate(bench, make_rewrite(wrong, "test", "test", "test")).gate
     assert not gate.passed
+
+
+def test_what_rounds_by_the_processors_mode_is_not_excused(tmp_path: Path) -> None:
+    bench = opened(tmp_path, LUMA.replace("(0.299f", "rintf(0.299f"))
+    gate = domain_gate(bench, make_rewrite(BACKWARDS, "test", "test", "test")).gate
+    assert not gate.passed
