@@ -63,9 +63,6 @@ struct cublasContext {
 typedef struct cublasContext* cublasHandle_t;
 
 namespace cudaops {
-
-void touch();  // memory changed: a launch that is repeated has to run again
-
 namespace blas {
 
 // A matrix or, as its first column, a vector. Of one with a `part` only the lower (1) or upper (-1)

@@ -217,6 +217,7 @@ cudaError_t cudaMemset3D(cudaPitchedPtr pointer, int value, cudaExtent extent);
 cudaError_t cudaMemset3DAsync(cudaPitchedPtr pointer, int value, cudaExtent extent, cudaStream_t stream = 0);
 
 namespace cudaops {
+void touch();  // memory changed: a launch that is repeated has to run again
 cudaError_t copy_symbol(void* to, const void* from, size_t bytes, size_t symbol_bytes, size_t offset,
                         bool to_symbol);
 cudaError_t allow_dynamic_shared(const void* function, cudaFuncAttribute attribute, int value);
