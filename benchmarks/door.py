@@ -34,7 +34,7 @@ class Job(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What came of it."""
+    """One job's outcome."""
 
     form: str
     command: str

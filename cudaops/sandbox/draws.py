@@ -137,8 +137,6 @@ class Subject(NamedTuple):
 
 
 _FLOATING_WORD = re.compile(r"float|double|half|bfloat|\b\d+\.\d*f?")
-
-
 _ROUNDS_ITSELF = re.compile(r"\b(?:l?l?rint|nearbyint)f?\b|\b__\w+_r[nzud]\b|\b__(?:half|float)2")
 
 

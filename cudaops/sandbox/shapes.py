@@ -147,14 +147,7 @@ class ShapeFinder:
     def _values_of_fewer(self, w: Workload, fewer: Dim3) -> dict[str, int] | None:
         """Arguments that say the same as the grid, as they belong to a smaller one: an author who
         launches fewer blocks passes less. None where only a product of arguments says it."""
-        numbers = {
-            a.name: int(a.value)
-            for a in w.arguments
-            if isinstance(a, ScalarArgument)
-            and a.element not in FLOATING
-            and a.element != "bool"
-            and a.value > 1
-        }
+        numbers = _integers_of(w, 2)
         values: dict[str, int] = {}
         for axis in ("x", "y", "z"):
             blocks, threads = getattr(w.grid, axis), getattr(w.block, axis)
@@ -176,15 +169,8 @@ class ShapeFinder:
 
     def _smaller(self, workload: Workload, style: str) -> Iterator[tuple[Workload, str]]:
         """Launches to try, the most different first."""
-        sizes = {
-            a.name: int(a.value)
-            for a in workload.arguments
-            if isinstance(a, ScalarArgument)
-            and a.element not in FLOATING
-            and a.element != "bool"
-            and a.value >= LEAST_SIZE
-            and a.name not in self.varied
-        }
+        integers = _integers_of(workload, LEAST_SIZE)
+        sizes = {name: value for name, value in integers.items() if name not in self.varied}
         seen: set[tuple[int, ...]] = set()
         for chosen in _assignments(sizes, style):
             values = {**sizes, **chosen}
@@ -302,6 +288,18 @@ class ShapeFinder:
             and all("memory" not in loop.depends and not loop.ends_early for loop in x.loops)
             for x in touching
         )
+
+
+def _integers_of(workload: Workload, least: int) -> dict[str, int]:
+    """Integer arguments from so much on, by name."""
+    return {
+        a.name: int(a.value)
+        for a in workload.arguments
+        if isinstance(a, ScalarArgument)
+        and a.element not in FLOATING
+        and a.element != "bool"
+        and a.value >= least
+    }
 
 
 def with_scalars(workload: Workload, values: Mapping[str, int | float]) -> Workload:

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstddef>
 #include <tuple>
-#include <type_traits>
 #include <typeinfo>
 #include <utility>
 
@@ -118,17 +117,6 @@ inline Launch launch(int site, const char* kernel, dim3 grid, dim3 block, size_t
   return result;
 }
 
-template <class... P> struct PackedStart {
-  template <size_t... I>
-  static void unpack(const Launch& launch, void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
-    launch.of(kernel)(*static_cast<std::remove_reference_t<P>*>(arguments[I])...);
-  }
-  static void start(const void* launch, const void* address, void** arguments) {
-    unpack(*static_cast<const Launch*>(launch), (void (*)(P...))address, arguments, std::index_sequence_for<P...>());
-  }
-};
-template <class... P> auto packed_start(void (*)(P...)) { return &PackedStart<P...>::start; }
-
 // A `__constant__` or `__device__` variable that captures and fixed-point proofs must know.
 struct GlobalVariable {
   const char* name;
@@ -145,6 +133,6 @@ struct GlobalVariable {
 #define CUDAOPS_GLOBAL(text, expression)                           \
   static ::cudaops::GlobalVariable CUDAOPS_JOIN(cudaops_global_, __COUNTER__)( \
       text, (const void*)__builtin_addressof(expression), sizeof(expression))
-#ifndef CUDAOPS_PACKED_START
-#define CUDAOPS_PACKED_START(kernel) ::cudaops::packed_start(kernel)
+#ifndef CUDAOPS_LAUNCH
+#define CUDAOPS_LAUNCH ::cudaops::Launch
 #endif

@@ -2,6 +2,9 @@
 // kernel's name, and for those that hand over their arguments packed. Also read by nvcc.
 #ifndef CUDAOPS_NAMED_KERNELS_H
 #define CUDAOPS_NAMED_KERNELS_H
+#include <cstddef>
+#include <type_traits>
+#include <utility>
 
 namespace cudaops {
 
@@ -29,11 +32,24 @@ struct NamedKernel {
   }
 };
 
+// Launches a kernel by `Launch`, a recorder's own, with each argument where a pointer says.
+template <class Launch, class... P>
+struct PackedStart {
+  template <size_t... I>
+  static void unpack(const Launch& launch, void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
+    launch.of(kernel)(*static_cast<std::remove_reference_t<P>*>(arguments[I])...);
+  }
+  static void start(const void* launch, const void* address, void** arguments) {
+    unpack(*static_cast<const Launch*>(launch), (void (*)(P...))address, arguments, std::index_sequence_for<P...>());
+  }
+};
+template <class Launch, class... P> auto packed_start(void (*)(P...)) { return &PackedStart<Launch, P...>::start; }
+
 }  // namespace cudaops
 
 #define CUDAOPS_NAMED_(line) cudaops_kernel_##line
 #define CUDAOPS_NAMED(line) CUDAOPS_NAMED_(line)
 #define CUDAOPS_KERNEL(text, kernel) \
-  static ::cudaops::NamedKernel CUDAOPS_NAMED(__COUNTER__)(text, (const void*)kernel, CUDAOPS_PACKED_START(kernel))
+  static ::cudaops::NamedKernel CUDAOPS_NAMED(__COUNTER__)(text, (const void*)kernel, ::cudaops::packed_start<CUDAOPS_LAUNCH>(kernel))
 
 #endif

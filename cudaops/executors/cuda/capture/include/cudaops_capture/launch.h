@@ -3,7 +3,6 @@
 #pragma once
 #include <cstddef>
 #include <tuple>
-#include <type_traits>
 #include <typeinfo>
 #include <utility>
 
@@ -133,17 +132,6 @@ inline Launch launch(int site, const char* kernel, dim3 grid, dim3 block, size_t
   return result;
 }
 
-template <class... P> struct PackedStart {
-  template <size_t... I>
-  static void unpack(const Launch& launch, void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
-    launch.of(kernel)(*static_cast<std::remove_reference_t<P>*>(arguments[I])...);
-  }
-  static void start(const void* launch, const void* address, void** arguments) {
-    unpack(*static_cast<const Launch*>(launch), (void (*)(P...))address, arguments, std::index_sequence_for<P...>());
-  }
-};
-template <class... P> auto packed_start(void (*)(P...)) { return &PackedStart<P...>::start; }
-
 // cudaLaunchKernel. A kernel that is not known by its address is launched unseen.
 template <class T>
 cudaError_t launch_packed(int site, T* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
@@ -167,5 +155,5 @@ cudaError_t launch_packed(int site, T* function, dim3 grid, dim3 block, void** a
 static inline cudaError_t cudaops_capture_reset() { return ::cudaops_capture::reset_device(); }
 #define cudaDeviceReset cudaops_capture_reset
 #define cudaThreadExit cudaops_capture_reset
-#undef CUDAOPS_PACKED_START
-#define CUDAOPS_PACKED_START(kernel) ::cudaops_capture::packed_start(kernel)
+#undef CUDAOPS_LAUNCH
+#define CUDAOPS_LAUNCH ::cudaops_capture::Launch
