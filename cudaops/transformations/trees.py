@@ -183,6 +183,10 @@ def written_in(node: Any) -> set[str] | None:
     return found
 
 
+_GROUPS = "cooperative_groups::"
+"""Of such a type a copy, of another group too, does nothing."""
+
+
 def is_pure(node: Any, functions: Collection[str] = ()) -> bool:
     """Whether an expression gives a value and does nothing else: it may read memory.
 
@@ -192,7 +196,8 @@ def is_pure(node: Any, functions: Collection[str] = ()) -> bool:
         if isinstance(x, s.Assign | s.Step | s.Unmodelled | s.Opaque):
             return False
         if isinstance(x, s.Call) and x.function not in PURE and x.function not in functions:
-            return False
+            if not (x.function == x.type and x.type.startswith(_GROUPS)):
+                return False
     return True
 
 

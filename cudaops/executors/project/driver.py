@@ -41,8 +41,11 @@ _MARK = b"_ZN7cudaops"
 """In every object that our headers made: they call our runtime."""
 _RECORDED = b"_ZN15cudaops_capture"
 """In the main file's where its launches go to the recorder."""
-_RUNTIME = frozenset({"cudart", "cudart_static", "cudadevrt", "cuda", "nvToolsExt", "culibos"})
-"""Libraries that our runtime stands for."""
+_RUNTIME = frozenset({
+    "cudart", "cudart_static", "cudadevrt", "cuda", "nvToolsExt", "culibos", "cublas",
+    "cublas_static", "curand", "curand_static",
+})  # fmt: skip
+"""Libraries that our runtime stands for, and those whose host functions our headers have."""
 _GPU_LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "cudnn", "npp", "nvrtc")
 _COMPILES = frozenset({"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"})
 
@@ -254,10 +257,11 @@ def _linked(config: DriverConfig, words: Sequence[str]) -> list[str]:
         library = word[2:] if word.startswith("-l") else Path(word).name.removeprefix("lib")
         library = library.partition(".")[0]
         named = word.startswith("-l") or word.endswith((".a", ".so"))
+        if named and library in _RUNTIME:
+            continue
         if named and library.startswith(_GPU_LIBRARIES):
             raise Refused(f"the build links with {library}, which runs on a GPU only")
-        if not (named and library in _RUNTIME):
-            kept.append(word)
+        kept.append(word)
     return [config.first, *kept, *config.last, *config.link_flags]
 
 

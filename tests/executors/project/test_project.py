@@ -196,9 +196,9 @@ def test_a_build_that_was_killed_is_made_anew(cpu_executor: CpuExecutor, filters
         ),
         (
             "src/blur.cu",
-            "touch x.o && nvcc -o b x.o -lcublas",
+            "touch x.o && nvcc -o b x.o -lcufft",
             "app",
-            "the build links with cublas, which runs on a GPU only",
+            "the build links with cufft, which runs on a GPU only",
         ),
     ],
 )
@@ -318,7 +318,7 @@ def test_python_in_front_needs_a_gpu(tmp_path: Path, kernels: Path) -> None:
         open_project(kernels, folder, folder / "src/blur.cu", "make", "python3", cpu_tools(kernels))
 
 
-def test_thrust_around_the_kernel(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+def test_thrust_and_cublas_around_the_kernel(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(PROJECTS / "streams", tmp_path / "streams"))
     program = opened(cpu_executor, folder, "src/relax.cu")
     found = captured(cpu_executor, program, tmp_path / "run", "40", "30")
