@@ -22,6 +22,7 @@ from cudaops.errors import InputError
 from cudaops.executors.cuda.protocol import Launchable
 from cudaops.executors.cuda.symbols import PlacedParameter
 from cudaops.program.clusters import kernel_clusters
+from cudaops.program.cooperative import step_waits
 from cudaops.program.cpp import Speller, cpp
 from cudaops.program.directives import Launch, read_directives
 from cudaops.program.expressions import Expression, ExpressionValue, PointerValue
@@ -139,6 +140,7 @@ class _Plan:
         workloads: Sequence[Workload],
         taken: Sequence[Taken],
     ) -> None:
+        self.rewrite = rewrite
         self.directives = read_directives(rewrite.source)
         self.clusters = kernel_clusters(rewrite.source, rewrite.values())
         self.kernel, self.taken = kernel, taken
@@ -158,6 +160,9 @@ class _Plan:
 
     def _body(self) -> Iterator[str]:
         yield from self._given()
+        if any(step_waits(self.rewrite, step) for step in range(len(self.directives.launches))):
+            why = quoted("the rewrite waits for its whole grid, which the program did not ask for")
+            yield f"if (!run.holds(false, {why})) return false;"
         for condition in self.directives.requires:
             why = quoted(f"@requires {condition.text} does not hold")
             yield f"if (!run.holds(bool({self._cpp(condition)}), {why})) return false;"

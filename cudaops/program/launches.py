@@ -1,5 +1,5 @@
 """Launch expressions `kernel<<<grid, block, smem, stream>>>(args)` in a file, macros included, and
-calls of `cudaLaunchKernel`, whose kernel is told where the program runs."""
+calls of `cudaLaunchKernel` and its like, whose kernel is told where the program runs."""
 
 from __future__ import annotations
 
@@ -23,9 +23,15 @@ from cudaops.program.lexing import (
 )
 
 _SPACED = re.compile(r"<<\s+<")
-PACKED = {"cudaLaunchKernel": "launch_packed", "cudaGraphAddKernelNode": "add_kernel_node"}
+PACKED = {
+    "cudaLaunchKernel": "launch_packed",
+    "cudaLaunchCooperativeKernel": "launch_packed_together",
+    "cudaGraphAddKernelNode": "add_kernel_node",
+}
 """Functions that take a kernel by its address and its arguments as pointers, and what stands for
 each in a program that is recorded."""
+TOGETHER = "cudaLaunchCooperativeKernel"
+"""The one whose blocks may wait for each other."""
 _KEYWORDS = frozenset({"return", "else", "do", "case", "co_await", "co_return", "throw", "new"})
 
 
@@ -86,7 +92,7 @@ def _packed(lexed: Lexed, at: int) -> Launch | None:
         return None  # `cudaError_t cudaLaunchKernel(..`, or somebody's member
     end = closing(tokens, at + 1)
     parts = _parts(tokens[at + 2 : end])
-    shows = tokens[at].text == "cudaLaunchKernel" and len(parts) >= 4
+    shows = tokens[at].text != "cudaGraphAddKernelNode" and len(parts) >= 4
     return Launch(
         start=tokens[at].start,
         end=tokens[end].end,

@@ -19,7 +19,6 @@ _WORDS = {
     "cudaLaunchKernelEx": "a launch through cudaLaunchKernelEx",
     "cudaLaunchKernelExC": "a launch through cudaLaunchKernelExC",
     "cuLaunchKernel": "a launch through the driver API",
-    "cudaLaunchCooperativeKernel": "a launch through cudaLaunchCooperativeKernel",
 }
 _LIBRARIES = frozenset({"thrust", "cub"})
 """Namespaces whose functions launch kernels of their own."""

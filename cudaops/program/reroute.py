@@ -135,7 +135,7 @@ class _Rewriter:
 
     def _packed(self, site: LaunchSite, launch: Launch) -> list[Edit]:
         """The call by another name, and by its site. A GPU's graph is its runtime's."""
-        if self.dialect == "cuda" and launch.name != "cudaLaunchKernel":
+        if self.dialect == "cuda" and launch.name == "cudaGraphAddKernelNode":
             return []
         text = f"{self.shim}::{PACKED[launch.name]}({site.index}, "
         return [Edit(launch.start, launch.open_paren + 1, text)]

@@ -17,7 +17,7 @@ from cudaops.program.candidate import (
 )
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES
 from cudaops.program.instances import template_arguments
-from cudaops.program.launches import Launch, find_launches
+from cudaops.program.launches import TOGETHER, Launch, find_launches
 from cudaops.program.lexing import (
     Edit,
     apply_edits,
@@ -327,11 +327,12 @@ def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
 
 def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str) -> str:
     """The inserted bytes: the rewrite's device code in its namespace, then the wrapper."""
-    wrapper = wrapper_text(kernel, *_signature(kernel), rewrite, guard)
+    together = any(launch.name == TOGETHER for _, launch in place.replaced)
+    wrapper = wrapper_text(kernel, *_signature(kernel), rewrite, guard, together=together)
     if place.through_pointers:
         wrapper += dispatch_text(kernel)
-    if any(launch.packed for _, launch in place.replaced):
-        wrapper += packed_text(kernel)
+    if packed := sorted({launch.name for _, launch in place.replaced if launch.packed}):
+        wrapper += packed_text(kernel, packed)
     host = (helpers_text(wrapper, guard), wrapper.rstrip("\n"))
     return _framed(place, kernel, rewrite, includes, host)
 
@@ -403,7 +404,7 @@ def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, plac
     arguments = text[launch.template.start : launch.template.end] if launch.template else None
     callee = text[launch.callee.start : launch.callee.end]
     if launch.packed:
-        return f"{_spelled(kernel.name, kernel, place, packed_name(kernel))}("
+        return f"{_spelled(kernel.name, kernel, place, packed_name(kernel, launch.name))}("
     if place.through_pointers:
         dispatch = _spelled(kernel.name, kernel, place, dispatch_name(kernel))
         return f"{dispatch}({', '.join([callee, *parts])}" + (", " if site.args else "")

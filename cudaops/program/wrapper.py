@@ -9,6 +9,7 @@ from cudaops.domain.program import Kernel
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.clusters import LEAST_CAPABILITY, kernel_clusters
 from cudaops.program.constants import integer_constants
+from cudaops.program.cooperative import step_waits
 from cudaops.program.cpp import Speller, constant_value, cpp, scratch_in
 from cudaops.program.device_text import kernel_signatures
 from cudaops.program.directives import Directives, Launch, ScratchBuffer, read_directives
@@ -87,6 +88,31 @@ struct cudaops_pointer {
     template <class T_> operator T_*() const { return reinterpret_cast<T_*>(bytes_); }
 };
 """
+_TOGETHER = """
+template <class Function_>
+static inline bool cudaops_resident(Function_ *function_, const long long (&grid_)[3],
+                                    const long long (&block_)[3], long long smem_) {
+    int device_ = 0, processors_ = 0, each_ = 0;
+    const cudaDeviceAttr asked_ = cudaDevAttrMultiProcessorCount;
+    const int threads_ = (int)(block_[0] * block_[1] * block_[2]);
+    const bool known_ =
+        cudaGetDevice(&device_) == cudaSuccess &&
+        cudaDeviceGetAttribute(&processors_, asked_, device_) == cudaSuccess &&
+        cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each_, function_, threads_,
+                                                      (size_t)smem_) == cudaSuccess;
+    if (!known_) (void)cudaGetLastError();
+    return known_ && grid_[0] * grid_[1] * grid_[2] <= (long long)processors_ * each_;
+}
+template <class Type_> struct cudaops_given { using type_ = Type_; };
+template <class... Types_>
+static inline void cudaops_together(void (*kernel_)(Types_...), dim3 grid_, dim3 block_,
+                                    size_t smem_, cudaStream_t stream_,
+                                    typename cudaops_given<Types_>::type_... given_) {
+    void *arguments_[] = {(void *)&given_..., nullptr};
+    (void)cudaLaunchCooperativeKernel((const void *)kernel_, grid_, block_, arguments_, smem_,
+                                      stream_);
+}
+"""
 _SAME = """
 template <class A_, class B_> struct cudaops_same { static constexpr bool value_ = false; };
 template <class A_> struct cudaops_same<A_, A_> { static constexpr bool value_ = true; };
@@ -129,17 +155,20 @@ def helpers_text(wrapper: str, guard: Guard) -> str:
     converts = "::cudaops_pointer{" in wrapper
     compares = guard.instances or "::cudaops_same<" in wrapper
     text = _GEOMETRY + (_POINTER if converts else "") + (_SAME if compares else "")
+    text += _TOGETHER if "::cudaops_together(" in wrapper else ""
     return text.replace("\n\n", "\n").strip("\n")
 
 
 def wrapper_text(
-    kernel: Kernel, parameters: str, template: str | None, rewrite: Rewrite, guard: Guard
-) -> str:
+    kernel: Kernel, parameters: str, template: str | None, rewrite: Rewrite, guard: Guard,
+    *, together: bool = False,
+) -> str:  # fmt: skip
     """The wrapper: the plan where it holds, the baseline kernel otherwise.
 
-    `parameters` and `template` are the kernel's own, as written, without their brackets.
+    `parameters` and `template` are the kernel's own, as written, without their brackets;
+    `together`: its author launches it so that its blocks may wait for each other.
     """
-    return _Wrapper(kernel, rewrite, guard).text(parameters, template)
+    return _Wrapper(kernel, rewrite, guard, together).text(parameters, template)
 
 
 def dispatch_name(kernel: Kernel) -> str:
@@ -167,15 +196,21 @@ static inline void {dispatch_name(kernel)}(
 }}"""
 
 
-def packed_name(kernel: Kernel) -> str:
-    """Name of the generated function that stands for `cudaLaunchKernel`."""
-    return f"cudaops_packed_{kernel.name}"
+def packed_name(kernel: Kernel, function: str) -> str:
+    """Name of the generated function that stands for `cudaLaunchKernel`, or for another one that
+    takes a kernel's arguments as pointers."""
+    return f"cudaops_{function}_{kernel.name}"
 
 
-def packed_text(kernel: Kernel) -> str:
-    """What stands for `cudaLaunchKernel`: the wrapper where it is this kernel, the same call
+def packed_text(kernel: Kernel, functions: Sequence[str]) -> str:
+    """What stands for these functions: the wrapper where it is this kernel, the same call
     otherwise."""
-    own, nth = f"::{kernel.qualified_name}", f"cudaops_nth_{kernel.name}"
+    calls = (_packed_call(kernel, function) for function in functions)
+    return "".join([_unpacking(kernel), *calls])
+
+
+def _unpacking(kernel: Kernel) -> str:
+    nth = f"cudaops_nth_{kernel.name}"
     given = "".join(
         f",\n        *static_cast<typename {nth}<{n}, Types_...>::type_ *>(arguments_[{n}])"
         for n in range(len(kernel.parameters))
@@ -192,14 +227,19 @@ static inline void cudaops_unpack_{kernel.name}(
 {{
     {wrapper_name(kernel)}(
         grid_, block_, smem_, stream_{given});
-}}
+}}"""
+
+
+def _packed_call(kernel: Kernel, function: str) -> str:
+    own = f"::{kernel.qualified_name}"
+    return f"""
 template <class Kernel_>
-static inline cudaError_t {packed_name(kernel)}(
+static inline cudaError_t {packed_name(kernel, function)}(
     Kernel_ *kernel_, dim3 grid_, dim3 block_, void **arguments_, size_t smem_ = 0,
     cudaStream_t stream_ = 0)
 {{
     if ((const void *)kernel_ != (const void *)&{own})
-        return cudaLaunchKernel((const void *)kernel_, grid_, block_, arguments_, smem_, stream_);
+        return {function}((const void *)kernel_, grid_, block_, arguments_, smem_, stream_);
     cudaops_unpack_{kernel.name}(&{own}, grid_, block_, arguments_, smem_, stream_);
     return cudaPeekAtLastError();
 }}"""
@@ -228,8 +268,9 @@ def _declared_name(text: str) -> str:
 
 
 class _Wrapper:
-    def __init__(self, kernel: Kernel, rewrite: Rewrite, guard: Guard) -> None:
+    def __init__(self, kernel: Kernel, rewrite: Rewrite, guard: Guard, together: bool) -> None:
         self.kernel, self.rewrite, self.guard = kernel, rewrite, guard
+        self.together = together
         self.plan: Directives = read_directives(rewrite.source)
         self.space = namespace_name(kernel)
         self.constants = {
@@ -251,10 +292,8 @@ class _Wrapper:
         lines.append("{")
         fence = Fence.of(self.rewrite)
         lines += [*fence.begin, *self._guarded(body), *fence.end]
-        lines.append(
-            f"    {self._baseline()}<<<cudaops_grid, cudaops_block, cudaops_smem, cudaops_stream>>>"
-            f"({', '.join(names)});"
-        )
+        given = ("cudaops_grid", "cudaops_block", "cudaops_smem", "cudaops_stream")
+        lines.append(f"    {self._started(self._baseline(), given, names, self.together)}")
         return "\n".join([*lines, "}", ""])
 
     def _baseline(self) -> str:
@@ -262,6 +301,15 @@ class _Wrapper:
         packs = ["..." if "..." in p else "" for p in self.kernel.template_parameters]
         listed = ", ".join(a + p for a, p in zip(arguments, packs, strict=True))
         return f"::{self.kernel.qualified_name}" + (f"<{listed}>" if listed else "")
+
+    def _started(
+        self, callee: str, geometry: Sequence[str], arguments: Sequence[str], together: bool
+    ) -> str:
+        """A launch."""
+        if together:
+            given = ", ".join((f"&{callee}", *geometry, *arguments))
+            return f"{self.space}::cudaops_together({given});"
+        return f"{callee}<<<{', '.join(geometry)}>>>({', '.join(arguments)});"
 
     def _guarded(self, body: list[str]) -> list[str]:
         if not self.guard.instances:
@@ -314,11 +362,18 @@ class _Wrapper:
             rest = " || ".join(f"{grid}[{axis}] % {n}" for axis, n in sizes if n > 1)
             lines += [f"if ({rest}) cudaops_ok = false;"] if rest else []
         most = constant_value(launch.smem, self.constants)
-        if most is not None and most <= SMEM_WITHOUT_OPT_IN:
-            return lines
+        if most is None or most > SMEM_WITHOUT_OPT_IN:
+            lines += self._opting_in(step, smem)
+        if step_waits(self.rewrite, step):
+            asked = f"&{self._callee(step)}, {grid}, {block}, {smem}"
+            call = f"{self.space}::cudaops_resident({asked})"
+            lines.append(f"if (cudaops_ok && !{call}) cudaops_ok = false;")
+        return lines
+
+    def _opting_in(self, step: int, smem: str) -> list[str]:
+        """Dynamic shared memory beyond what every launch may have."""
         attribute = "cudaFuncAttributeMaxDynamicSharedMemorySize"
         return [
-            *lines,
             f"if (cudaops_ok && {smem} > {SMEM_WITHOUT_OPT_IN} &&",
             f"    cudaFuncSetAttribute({self._callee(step)}, {attribute}, (int){smem})",
             "    != cudaSuccess) {",
@@ -353,11 +408,10 @@ class _Wrapper:
         launch = self.plan.launches[step]
         grid, block, smem = _extent_names(step)
         dim3 = f"{self.space}::cudaops_dim3"
-        arguments = ", ".join(self._argument(launch, i) for i in range(len(launch.args)))
-        return (
-            f"{self._callee(step)}<<<{dim3}({grid}), {dim3}({block}), (size_t){smem}, "
-            f"cudaops_stream>>>({arguments});"
-        )
+        geometry = (f"{dim3}({grid})", f"{dim3}({block})", f"(size_t){smem}", "cudaops_stream")
+        arguments = [self._argument(launch, i) for i in range(len(launch.args))]
+        together = step_waits(self.rewrite, step)
+        return self._started(self._callee(step), geometry, arguments, together)
 
     def _argument(self, launch: Launch, index: int) -> str:
         expression = launch.args[index]

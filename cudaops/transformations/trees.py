@@ -183,8 +183,8 @@ def written_in(node: Any) -> set[str] | None:
     return found
 
 
-_GROUPS = "cooperative_groups::"
-"""Of such a type a copy, of another group too, does nothing."""
+def _copies_group(call: s.Call) -> bool:
+    return call.function == call.type and call.type.startswith("cooperative_groups::")
 
 
 def is_pure(node: Any, functions: Collection[str] = ()) -> bool:
@@ -195,9 +195,10 @@ def is_pure(node: Any, functions: Collection[str] = ()) -> bool:
     for x in s.below(node):
         if isinstance(x, s.Assign | s.Step | s.Unmodelled | s.Opaque):
             return False
-        if isinstance(x, s.Call) and x.function not in PURE and x.function not in functions:
-            if not (x.function == x.type and x.type.startswith(_GROUPS)):
-                return False
+        if isinstance(x, s.Call) and not (
+            x.function in PURE or x.function in functions or _copies_group(x)
+        ):
+            return False
     return True
 
 

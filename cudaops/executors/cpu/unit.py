@@ -42,6 +42,7 @@ from cudaops.executors.untrusted_files import (
     write_fresh,
 )
 from cudaops.program.clusters import authors_cluster
+from cudaops.program.cooperative import author_waits, step_waits
 from cudaops.storage import raise_for_space
 
 WIDENED_BY: dict[Element, int] = {"f32": 2, "f16": 4, "bf16": 4}
@@ -421,18 +422,30 @@ def _launches(task: Task) -> list[str]:
         g, b = launch.grid, launch.block
         smem = launch.dynamic_smem_bytes * (2 if task.unit.widened else 1)
         lines.append(f"launch {entry} {g.x} {g.y} {g.z} {b.x} {b.y} {b.z} {smem}")
-        if (c := launched_cluster(task.unit, task.plan, launch)) is not None:
+        if waits_for_grid(task.unit, task.plan, launch):
+            lines.append("together")
+        elif (c := launched_cluster(task.unit, task.plan, launch)) is not None:
             lines.append(f"cluster {c.x} {c.y} {c.z}")
         lines += [f"value {_value(v, task)}" for v in launch.values]
     return lines
 
 
 def launched_cluster(unit: Unit, plan: ResolvedPlan, launch: ResolvedLaunch) -> Dim3 | None:
-    """The cluster of the kernel that a launch of a plan is of; None: it has none. Raises InputError
-    where the author's is no number."""
+    """The blocks that run together in a launch of a plan: the cluster of its kernel, or the grid
+    where that waits for itself; None: each by itself. Raises InputError where the author's cluster
+    is no number."""
+    if waits_for_grid(unit, plan, launch):
+        return launch.grid
     if unit.rewrite is not None and plan.applicable:
         return launch.cluster
     return authors_cluster(unit.program, unit.program.kernel(unit.kernel))
+
+
+def waits_for_grid(unit: Unit, plan: ResolvedPlan, launch: ResolvedLaunch) -> bool:
+    """Whether the kernel that a launch of a plan is of waits for its whole grid."""
+    if unit.rewrite is not None and plan.applicable:
+        return step_waits(unit.rewrite, launch.step)
+    return author_waits(unit.program, unit.program.kernel(unit.kernel))
 
 
 def _value(value: Value, task: Task) -> str:

@@ -97,6 +97,8 @@ class PlannedLaunch(Record):
     block: Dim3
     dynamic_smem_bytes: int
     values: tuple[Value, ...]
+    together: bool = False
+    """Its blocks wait for each other, so that all of them have to be on the device at once."""
 
 
 class Side(Record):

@@ -12,7 +12,12 @@ from cudaops.domain.rewrite import ResolvedPlan, Value
 from cudaops.domain.workload import Allocation, GlobalState, Workload
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.build import BASELINE_ENTRY
-from cudaops.executors.cpu.unit import WIDENED_BY, captured_inputs, contents_before
+from cudaops.executors.cpu.unit import (
+    WIDENED_BY,
+    captured_inputs,
+    contents_before,
+    waits_for_grid,
+)
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.protocol import (
     Buffer,
@@ -93,6 +98,7 @@ def side_of(
             block=launch.block,
             dynamic_smem_bytes=launch.dynamic_smem_bytes * wide,
             values=tuple(_widened(v, workload) if unit.widened else v for v in launch.values),
+            together=waits_for_grid(unit, plan, launch),
         )
         for launch in plan.launches
     )

@@ -1,4 +1,3 @@
-// not yet: a barrier of the whole grid
 // A grid-wide barrier in a kernel launched by cudaLaunchCooperativeKernel.
 #include <cooperative_groups.h>
 #include <cstdio>

@@ -159,7 +159,7 @@ class ScriptedGpu:
 
     def launch(
         self, function: str, grid: Dim3, block: Dim3, dynamic_smem_bytes: int,
-        parameters: Sequence[bytes],
+        parameters: Sequence[bytes], together: bool = False,
     ) -> None:  # fmt: skip
         if block.volume == 1023:
             raise DriverError("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", "launch", "too many resources")

@@ -1,6 +1,4 @@
-// cooperative_groups as far as clusters, blocks, tiles of a warp and coalesced threads go. Of a grid there
-// are its ranks, and its barrier where it is one block: blocks run one after another on the workers and
-// cannot wait for each other.
+// cooperative_groups as far as grids, clusters, blocks, tiles of a warp and coalesced threads go.
 #pragma once
 #include "cudaops/cuda.h"
 
@@ -46,11 +44,12 @@ __attribute__((always_inline)) inline cluster_group this_cluster() { return clus
 
 class grid_group {
  public:
-  static bool is_valid() { return num_blocks() == 1; }
-  CUDAOPS_INLINE static void sync() {
-    if (is_valid()) thread_block::sync();
-    else cudaops::grid_barrier();
-  }
+  struct arrival_token {};
+  static bool is_valid() { return cudaops::is_together(); }
+  CUDAOPS_INLINE static void sync() { cudaops::grid_arrive(), cudaops::grid_wait(); }
+  CUDAOPS_INLINE static arrival_token barrier_arrive() { return cudaops::grid_arrive(), arrival_token(); }
+  CUDAOPS_INLINE static void barrier_wait() { cudaops::grid_wait(); }
+  CUDAOPS_INLINE static void barrier_wait(arrival_token&&) { cudaops::grid_wait(); }
   static unsigned long long num_blocks() { return (unsigned long long)gridDim.x * gridDim.y * gridDim.z; }
   static unsigned long long block_rank() {
     return ((unsigned long long)blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;

@@ -339,6 +339,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->maxThreadsPerMultiProcessor = 1536, p->maxBlocksPerMultiProcessor = 16;
   p->canMapHostMemory = p->concurrentKernels = p->unifiedAddressing = p->managedMemory = 1;
   p->concurrentManagedAccess = p->globalL1CacheSupported = p->localL1CacheSupported = 1;
+  p->cooperativeLaunch = 1;
   p->asyncEngineCount = 2, p->deviceOverlap = 1, p->streamPrioritiesSupported = 1;
   p->singleToDoublePrecisionPerfRatio = 32;
   return cudaSuccess;
@@ -375,7 +376,7 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
     case cudaDevAttrMaxRegistersPerMultiprocessor: *value = p.regsPerMultiprocessor; break;
     case cudaDevAttrManagedMemory: *value = 1; break;
     case cudaDevAttrConcurrentManagedAccess: *value = 1; break;
-    case cudaDevAttrCooperativeLaunch: *value = 0; break;
+    case cudaDevAttrCooperativeLaunch: *value = p.cooperativeLaunch; break;
     case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)p.sharedMemPerBlockOptin; break;
     case cudaDevAttrMaxBlocksPerMultiprocessor: *value = p.maxBlocksPerMultiProcessor; break;
     case cudaDevAttrMemoryPoolsSupported: *value = 0; break;

@@ -310,7 +310,7 @@ static void check_shared(Worker& w, char* address, unsigned size, bool write, bo
          dynamic ? w.call->shared_bytes : (size_t)(w.shared_high - w.shared_low));
   }
   if (depth() == Depth::Full) check_races(w, address, size, write, atomic, pc);
-  if (depth() == Depth::Full && w.cluster)
+  if (depth() == Depth::Full && w.cluster && !w.cluster->is_grid)
     follow_cluster(w, w, (size_t)(dynamic ? address - w.dynamic_low + (long)w.cluster->statics : address - w.shared_low),
                    size, write, atomic, pc);
   if (depth() == Depth::Order)

@@ -68,7 +68,7 @@ static void follow_contents(Worker& of, size_t offset, unsigned size, bool write
 }
 
 static inline bool in_cluster(const Worker& w, uintptr_t a) {
-  return w.cluster && a - (uintptr_t)w.cluster->area < w.cluster->stride * w.cluster->size;
+  return w.cluster && !w.cluster->is_grid && a - (uintptr_t)w.cluster->area < w.cluster->stride * w.cluster->size;
 }
 
 static void check_remote(Worker& w, uintptr_t a, unsigned size, bool write, bool atomic, const void* pc) {
@@ -112,7 +112,7 @@ void checker_cluster_block_over(Worker& w) {
 
 static void races_cluster_barrier(Cluster& c);
 
-// It stands for the barrier of each block too.
+// It stands for the barrier of each block too; that of a grid as well.
 void checker_cluster_barrier(Cluster& c) {
   for (unsigned i = 0; i < c.size; ++i) ++c.blocks[i]->stamp;
   races_cluster_barrier(c);

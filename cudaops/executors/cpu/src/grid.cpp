@@ -191,7 +191,9 @@ static cudaError_t refusal(const Call& call, const char** why) {
   if (g.x > 2147483647u || g.y > 65535 || g.z > 65535)
     return *why = "a grid has at most 2147483647 x 65535 x 65535 blocks", cudaErrorInvalidConfiguration;
   const dim3& c = call.cluster;
-  if (!c.x || !c.y || !c.z || blocks_of_cluster(call) > most_cluster)
+  if (call.is_together && blocks_of_cluster(call) * threads > most_together)
+    return *why = "a grid that waits for itself has as many threads as a device keeps at once", cudaErrorCooperativeLaunchTooLarge;
+  if (!c.x || !c.y || !c.z || (!call.is_together && blocks_of_cluster(call) > most_cluster))
     return *why = "a cluster has 1 to 8 blocks", cudaErrorInvalidConfiguration;
   if (g.x % c.x || g.y % c.y || g.z % c.z)
     return *why = "the grid is no multiple of the cluster", cudaErrorInvalidConfiguration;

@@ -18,6 +18,9 @@ namespace cudaops {
 
 constexpr unsigned max_threads = 1024;         // of a block, every compute capability since 2.0
 constexpr unsigned most_cluster = 8;           // blocks of a cluster, on every device that has them
+// Of a grid that waits for itself: what Hopper keeps, 132 SMs of 2,048 (H100 Tensor Core GPU Architecture).
+constexpr unsigned long long most_together = 132 * 2048;
+constexpr unsigned most_guarded = 16 << 10;    // of them have a guard page each: a process has 65,530 mappings
 constexpr size_t static_shared_limit = 48 << 10;
 constexpr size_t dynamic_shared_limit = 99 << 10;  // sm_86, after cudaFuncSetAttribute
 // Reserved a worker: four times the limit (half widened to double), and room for larger devices.
@@ -73,14 +76,17 @@ struct Allocation {
   const struct Followed* races = nullptr;  // notes on who touches it, where the checker makes some
 };
 
-// Blocks that wait for each other and see each other's shared memory. One runs at a time, on one
-// thread of the machine, with its own shared memory in place; the others' lies in `area`.
+// Blocks that wait for each other: a cluster's, which see each other's shared memory too, or those of a
+// whole grid that is launched to wait for itself. One runs at a time, on one thread of the machine, with
+// its own shared memory in place; the others' lies in `area`.
 struct Cluster {
-  struct Worker *blocks[most_cluster] = {}, *traced = nullptr;  // whose accesses are noted down now
+  std::vector<struct Worker*> blocks;
+  struct Worker* traced = nullptr;  // whose accesses are noted down now
+  bool is_grid = false;
   dim3 dims;
   unsigned size = 0, live = 0, arrived = 0, phase = 0;  // threads; barriers that are behind them
   char* area = nullptr;
-  size_t stride = 0, statics = 0;  // bytes of a block there: static arrays, then dynamic ones
+  size_t area_bytes = 0, stride = 0, statics = 0;  // bytes of a block there: static arrays, then dynamic ones
   uint64_t serial = 0;             // of the cluster, among those that ran here
 };
 
@@ -90,6 +96,7 @@ struct Worker {
   char* stacks = nullptr;    // max_threads stacks, each above a guard page
   size_t stack_stride = 0;
   unsigned stacks_ready = 0;
+  bool has_guards = true;    // below each stack
   std::vector<unsigned> idle_stacks;
   void* home = nullptr;      // the worker's own stack, while it runs a block
 

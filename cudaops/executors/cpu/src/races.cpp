@@ -244,7 +244,7 @@ static void races_warp(Worker& w, unsigned warp_index, unsigned members) {
   }
 }
 
-// The barrier of a cluster is one of each of its blocks.
+// The barrier of a cluster, or of a grid, is one of each of its blocks.
 static void races_cluster_barrier(Cluster& c) {
   if (!c.blocks[0]->races || races_given_up) return;
   for (unsigned i = 0; i < c.size; ++i) settle_races(*c.blocks[i]), races_barrier(*c.blocks[i]);

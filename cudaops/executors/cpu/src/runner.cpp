@@ -49,6 +49,7 @@ static void bad(const std::string& what) { stop("infrastructure", nullptr, "%s",
 struct Step {
   int entry;
   dim3 grid, block, cluster;
+  bool is_together = false;
   size_t shared_bytes;
   std::vector<RawValue> values;
 };
@@ -68,6 +69,7 @@ class Runner {
       else if (verb == "global") global(words);
       else if (verb == "launch") launch_line(words);
       else if (verb == "cluster") cluster(words);
+      else if (verb == "together") steps_.back().cluster = steps_.back().grid, steps_.back().is_together = true;
       else if (verb == "value") value(words);
       else if (verb == "shared") { size_t n; words >> n; allow_unit_shared(n); }
       else if (verb == "blocks") blocks(words);
@@ -141,6 +143,7 @@ class Runner {
       call.grid = step.grid;
       call.block = step.block;
       call.cluster = step.cluster;
+      call.is_together = step.is_together;
       call.shared_bytes = step.shared_bytes;
       entry->run(*entry, call, step.values.data());
     }

@@ -22,7 +22,7 @@ namespace cudaops {
 __thread Worker* worker = nullptr;
 
 static void deadlock(Worker& w);
-static Worker* next_block(Worker& w);              // of its cluster, in which a thread can go on
+static Worker* next_block(Worker& w);              // of those that run with it, in which a thread can go on
 static void* enter_block(Worker& from, Worker& to);
 static void cluster_thread_ended(Worker& w, unsigned t);
 
@@ -72,8 +72,9 @@ static unsigned take_stack(Worker& w) {
     return stack;
   }
   unsigned stack = w.stacks_ready++;
-  char* low = w.stacks + stack * w.stack_stride + page;
-  if (mprotect(low, fiber_bytes, PROT_READ | PROT_WRITE) != 0)
+  char* low = w.has_guards ? w.stacks + stack * w.stack_stride + page : w.stacks;
+  size_t size = w.has_guards ? fiber_bytes : stack ? 0 : w.stack_stride * max_threads;
+  if (size && mprotect(low, size, PROT_READ | PROT_WRITE) != 0)
     stop("infrastructure", nullptr, "no memory for the stacks of a block's threads");
   return stack;
 }
@@ -345,12 +346,13 @@ static void deadlock(Worker& w) {
       warp_site = w.warps[i].group[g].site;
     }
   char at_cluster[64] = "";
-  if (w.cluster) snprintf(at_cluster, sizeof at_cluster, " %u at the cluster's barrier,", in_cluster);
+  const char* of = !w.cluster ? "" : w.cluster->is_grid ? "grid" : "cluster";
+  if (w.cluster) snprintf(at_cluster, sizeof at_cluster, " %u at the %s's barrier,", in_cluster, of);
   stop("deadlock", warp_site ? warp_site : barrier_site,
-       "no thread of block (%u,%u,%u)%s can go on: %u of %u wait at __syncthreads, %u in a warp "
+       "no thread of block (%u,%u,%u)%s%s can go on: %u of %u wait at __syncthreads, %u in a warp "
        "operation for lanes that do not come,%s %u have ended",
-       blockIdx.x, blockIdx.y, blockIdx.z, w.cluster ? " and of its cluster" : "", w.arrived, w.threads, in_warp,
-       at_cluster, w.threads - w.live);
+       blockIdx.x, blockIdx.y, blockIdx.z, w.cluster ? " and of its " : "", of, w.arrived, w.threads,
+       in_warp, at_cluster, w.threads - w.live);
 }
 
 static void outside_kernel(const char* name, const void* pc) {
@@ -458,7 +460,7 @@ void wait_for_warp(const void* site) {
 }
 #endif
 
-// To the other threads of the block, and by and by to the cluster's other blocks.
+// To the other threads of the block, and by and by to the other blocks that run with it.
 static void turn_to_others(Worker& w) {
   static thread_local unsigned turns = 0;
   Worker* other = w.cluster && ++turns % 64 == 0 ? next_block(w) : nullptr;

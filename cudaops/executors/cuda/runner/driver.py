@@ -92,8 +92,10 @@ class Driver(Protocol):
         block: Dim3,
         dynamic_smem_bytes: int,
         parameters: Sequence[bytes],
+        together: bool = False,
     ) -> None:
-        """Start a kernel; `parameters` are the values' bytes, each of its parameter's size."""
+        """Start a kernel; `parameters` are the values' bytes, each of its parameter's size.
+        `together`: its blocks may wait for each other."""
 
     def empty_kernel(self) -> Any:
         """Handle of a kernel without parameters that does nothing; None where there is none."""

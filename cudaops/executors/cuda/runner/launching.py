@@ -72,8 +72,9 @@ class LoadedSide:
         planned, function, parameters = self.prepared[index]
         try:
             self.driver.launch(
-                function, planned.grid, planned.block, planned.dynamic_smem_bytes, parameters
-            )
+                function, planned.grid, planned.block, planned.dynamic_smem_bytes, parameters,
+                planned.together,
+            )  # fmt: skip
         except DriverError as problem:
             shown = planned.kernel.shown
             raise launching_fault(shown, geometry(planned), problem) from problem

@@ -223,13 +223,17 @@ class NvidiaDriver:
         block: Dim3,
         dynamic_smem_bytes: int,
         parameters: Sequence[bytes],
+        together: bool = False,
     ) -> None:
         """See `Driver.launch`."""
-        self._call(
-            "cuLaunchKernel",
+        given = (
             function, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-            dynamic_smem_bytes, self._stream, self._pointers(tuple(parameters)), 0,
+            dynamic_smem_bytes, self._stream, self._pointers(tuple(parameters)),
         )  # fmt: skip
+        if together:
+            self._call("cuLaunchCooperativeKernel", *given)
+        else:
+            self._call("cuLaunchKernel", *given, 0)
 
     def empty_kernel(self) -> Any:
         """See `Driver.empty_kernel`. None where this driver has no compiler of PTX."""

@@ -45,8 +45,10 @@ struct ClusterPlace {
 };
 ClusterPlace cluster_place();
 void cluster_arrive();
-void grid_barrier();
 void cluster_wait();
+bool is_together();  // whether the blocks of the grid may wait for each other
+void grid_arrive();
+void grid_wait();
 void* cluster_map(const void* shared, unsigned rank);
 unsigned cluster_rank_of(const void* shared);
 

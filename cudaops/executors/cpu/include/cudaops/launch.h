@@ -19,6 +19,7 @@ struct Call {
   int site;
   const char* kernel;
   dim3 grid, block, cluster;  // blocks of a cluster, 1 in every axis where there is none
+  bool is_together;           // its blocks wait for each other; `cluster` is the grid then
   size_t shared_bytes;
   void (*invoke)(void* closure);
   void* closure;
@@ -89,6 +90,12 @@ struct Launch {
   // What `__cluster_dims__` says of the kernel.
   Launch& clusters(unsigned x, unsigned y = 1, unsigned z = 1) {
     call.cluster = dim3(x, y, z);
+    return *this;
+  }
+  // What cudaLaunchCooperativeKernel asks.
+  Launch& together() {
+    call.cluster = call.grid;
+    call.is_together = true;
     return *this;
   }
   template <class... P>

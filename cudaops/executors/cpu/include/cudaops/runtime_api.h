@@ -17,7 +17,7 @@ enum cudaError {
   cudaErrorInvalidResourceHandle = 400, cudaErrorNotReady = 600, cudaErrorIllegalAddress = 700,
   cudaErrorLaunchOutOfResources = 701, cudaErrorLaunchTimeout = 702,
   cudaErrorPeerAccessAlreadyEnabled = 704, cudaErrorPeerAccessNotEnabled = 705,
-  cudaErrorLaunchFailure = 719, cudaErrorNotSupported = 801, cudaErrorUnknown = 999
+  cudaErrorLaunchFailure = 719, cudaErrorCooperativeLaunchTooLarge = 720, cudaErrorNotSupported = 801, cudaErrorUnknown = 999
 };
 typedef enum cudaError cudaError_t;
 
@@ -298,12 +298,27 @@ cudaError_t launch_packed(int site, T* function, dim3 grid, dim3 block, void** a
   kernel->start(&made, kernel->address, arguments);
   return cudaPeekAtLastError();
 }
+// cudaLaunchCooperativeKernel.
+template <class T>
+cudaError_t launch_packed_together(int site, T* function, dim3 grid, dim3 block, void** arguments,
+                                   size_t shared_bytes = 0, cudaStream_t = nullptr) {
+  const NamedKernel* kernel = NamedKernel::find((const void*)function);
+  if (!kernel) return cudaErrorInvalidDeviceFunction;
+  Launch made = launch(site, kernel->name, grid, block, shared_bytes).together();
+  kernel->start(&made, kernel->address, arguments);
+  return cudaPeekAtLastError();
+}
 }  // namespace cudaops
 // As its author calls it, for who only reads the program: in a program that runs another name stands there.
 template <class T>
 cudaError_t cudaLaunchKernel(T* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
                              cudaStream_t stream = nullptr) {
   return ::cudaops::launch_packed(-1, function, grid, block, arguments, shared_bytes, stream);
+}
+template <class T>
+cudaError_t cudaLaunchCooperativeKernel(T* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
+                                        cudaStream_t stream = nullptr) {
+  return ::cudaops::launch_packed_together(-1, function, grid, block, arguments, shared_bytes, stream);
 }
 
 // Graphs: what a stream captures is kept in its order, and runs where the graph is launched.

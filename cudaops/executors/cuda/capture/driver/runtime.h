@@ -24,6 +24,8 @@ cudaError_t cudaSetDevice(int device);
 // Named by launch.h for text that launches, and there is none of it here: nothing defines them.
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                              cudaStream_t stream);
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void** arguments,
+                                        size_t shared_bytes, cudaStream_t stream);
 cudaError_t cudaPeekAtLastError();
 
 inline cudaError_t cudaDeviceSynchronize() { return cudaops_capture::the_driver().cuCtxSynchronize(); }

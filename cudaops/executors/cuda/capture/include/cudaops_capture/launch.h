@@ -36,6 +36,7 @@ struct Call {
   int site;
   const char* kernel;
   Geometry geometry;
+  bool is_together;      // its blocks wait for each other
   const void* function;  // null where template arguments are deduced
   const char* within;    // then the mangled type of a closure that stands in the launching function
   cudaError_t (*start)(const Call& call);  // launches; the program's own error state sees the result
@@ -139,6 +140,17 @@ cudaError_t launch_packed(int site, T* function, dim3 grid, dim3 block, void** a
   const cudaops::NamedKernel* kernel = cudaops::NamedKernel::find((const void*)function);
   if (!kernel) return cudaLaunchKernel((const void*)function, grid, block, arguments, shared_bytes, stream);
   Launch made = launch(site, kernel->name, grid, block, shared_bytes, stream);
+  kernel->start(&made, kernel->address, arguments);
+  return cudaPeekAtLastError();
+}
+// cudaLaunchCooperativeKernel.
+template <class T>
+cudaError_t launch_packed_together(int site, T* function, dim3 grid, dim3 block, void** arguments,
+                                   size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
+  const cudaops::NamedKernel* kernel = cudaops::NamedKernel::find((const void*)function);
+  if (!kernel) return cudaLaunchCooperativeKernel((const void*)function, grid, block, arguments, shared_bytes, stream);
+  Launch made = launch(site, kernel->name, grid, block, shared_bytes, stream);
+  made.call.is_together = true;
   kernel->start(&made, kernel->address, arguments);
   return cudaPeekAtLastError();
 }

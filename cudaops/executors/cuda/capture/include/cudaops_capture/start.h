@@ -28,10 +28,12 @@ CUDAOPS_ELEMENT(::ulonglong4_32a, "u64")
 
 namespace cudaops_capture {
 
-// A kernel by its address: the call that `<<<>>>` compiles to, which also tells its own error.
+// A kernel by its address: the call that `<<<>>>` compiles to or its author wrote, which also tells its own error.
 template <class... P, class T>
 cudaError_t start_launch(const Call& call, void (*)(P...), T&) {
   const Geometry& g = call.geometry;
+  if (call.is_together)
+    return cudaLaunchCooperativeKernel(call.function, g.grid, g.block, call.values, g.shared_bytes, g.stream);
   return cudaLaunchKernel(call.function, g.grid, g.block, call.values, g.shared_bytes, g.stream);
 }
 
