@@ -268,9 +268,12 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
     size = max(0, canonical.get_size())
     if canonical.kind == TypeKind.POINTER:
         pointee = canonical.get_pointee().get_canonical()
+        inside: list[s.PointerField] = []
+        if pointee.kind == TypeKind.RECORD:
+            walk_fields(pointee, "", 0, inside)
         return s.TypedParameter(
             cursor.spelling, s.normal_type(pointee.spelling), True, pointee.is_const_qualified(),
-            size, (), "points to pointers" if pointee.kind == TypeKind.POINTER else "",
+            size, tuple(inside), "points to pointers" if pointee.kind == TypeKind.POINTER else "",
             layout_of(pointee),
         )  # fmt: skip
     found: list[s.PointerField] = []
