@@ -51,8 +51,7 @@ def _named(text: str) -> Iterator[tuple[str, Sequence[Token]]]:
     """Functions, classes and macros with what stands in each."""
     facts = outline(byte_text(text))
     for item in facts.items:
-        if item.kind != "namespace":
-            yield item.name, [t for t in facts.tokens if item.start <= t.start < item.end]
+        yield item.name, [t for t in facts.tokens if item.start <= t.start < item.end]
     for directive in facts.lexed.directives:
         tokens = facts.lexed.tokens[directive.first : directive.last]
         if directive.keyword == "define" and len(tokens) > 2:

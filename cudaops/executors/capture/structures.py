@@ -133,14 +133,12 @@ def _pointers_in(
 ) -> Iterator[tuple[int, str, PointerField]]:
     """The allocation of each that is an address, its path, and its type."""
     words = np.fromfile(contents, dtype="<u8", count=contents.stat().st_size // POINTER_BYTES)
-    table = parameter.type.endswith("*")
-    if table:
+    fields = parameter.pointers
+    size = parameter.layout.size_bytes if parameter.layout is not None else 0
+    if parameter.type.endswith("*"):
         bare = normal_type(parameter.type.removesuffix("*").replace("const", "").strip())
         fields = (PointerField("", 0, bare, "const" in parameter.type),)
         size = POINTER_BYTES
-    else:
-        fields = parameter.pointers
-        size = parameter.layout.size_bytes if parameter.layout is not None else 0
     if not size or size % POINTER_BYTES:
         return
     for start in range(0, len(words) * POINTER_BYTES - size + 1, size):

@@ -18,4 +18,5 @@
 #include "atomics.h"
 #include "launch.h"
 #include "runtime_api.h"
+#include "texture_fetch.h"
 #include "keywords.h"

@@ -84,7 +84,7 @@ struct cudaFuncAttributes {
 struct cudaExtent { size_t width, height, depth; };
 struct cudaPitchedPtr { void* ptr; size_t pitch, xsize, ysize; };
 struct cudaPos { size_t x, y, z; };
-typedef struct cudaArray* cudaArray_t;  // of which there are none
+typedef struct cudaArray* cudaArray_t;
 struct cudaMemcpy3DParms {
   cudaArray_t srcArray;
   cudaPos srcPos;
