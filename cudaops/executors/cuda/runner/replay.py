@@ -111,6 +111,7 @@ def staged(
         regions = allocate(memory, buffers, guards=guards)
         stage = Stage(memory, loaded, regions, moved(buffers, regions))
         fill_buffers(stage, stage.given)
+        move_variables(loaded, buffers, regions)
         loaded.prepare(memory, stage.buffers, guards=guards)
         loaded.set_globals(memory)
         driver.synchronize()
@@ -149,6 +150,23 @@ def _moved_file(file: str, buffers: Sequence[Buffer], regions: Mapping[int, Regi
         with open(descriptor, "wb", closefd=False) as made:
             made.write(content.data)
     return f"/proc/self/fd/{_moved_files[key]}"
+
+
+def move_variables(
+    loaded: LoadedSide, buffers: Sequence[Buffer], regions: Mapping[int, Region]
+) -> None:
+    """Let a side's variables hold addresses as they are on this device."""
+    if any(b.address is not None for b in buffers):
+        loaded.globals = tuple(
+            g.model_copy(update={"file": _moved_file(g.file, buffers, regions)})
+            for g in loaded.side.globals
+        )
+
+
+def _move_back(path: str, buffers: Sequence[Buffer], regions: Mapping[int, Region]) -> None:
+    content = np.fromfile(path, dtype=np.uint8)
+    _move(content, buffers, regions, back=True)
+    content.tofile(path)
 
 
 def _move(
@@ -207,13 +225,13 @@ def save(stage: Stage, launch: RunTask | SeriesLaunch, given: Sequence[Buffer]) 
         else:
             stage.memory.save(region.address, region.size_bytes, Path(path))
             if index in pointers:
-                words = np.fromfile(path, dtype=np.uint8)
-                _move(words, given, stage.buffers, back=True)
-                words.tofile(path)
+                _move_back(path, given, stage.buffers)
     symbols = {g.name: g.symbol for g in stage.loaded.side.globals}
     for name, path in launch.global_dumps.items():
         address, size = stage.loaded.variable(symbols.get(name, name))
         stage.memory.save(address, size, Path(path))
+        if any(b.address is not None for b in given):
+            _move_back(path, given, stage.buffers)
     return tuple(unchanged)
 
 
@@ -278,6 +296,7 @@ def _numbered(number: int, count: int) -> Iterator[None]:
 def _placed(memory: Memory, loaded: LoadedSide, launch: SeriesLaunch) -> Stage:
     """Memory for buffers and scratch, and every parameter that points into it."""
     buffers: dict[int, Region] = allocate(memory, launch.buffers, guards=True)
+    move_variables(loaded, launch.buffers, buffers)
     loaded.prepare(memory, buffers, guards=True)
     return Stage(memory, loaded, buffers)
 

@@ -36,7 +36,7 @@ from cudaops.executors.cuda.runner.driver import (
 from cudaops.executors.cuda.runner.ground import Ground, Kept, check_copies
 from cudaops.executors.cuda.runner.launching import LoadedSide, loaded_side
 from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
-from cudaops.executors.cuda.runner.replay import content_of, moved
+from cudaops.executors.cuda.runner.replay import content_of, move_variables, moved
 
 Clock = Callable[[], float]
 
@@ -87,6 +87,7 @@ class Bench:
         self._ranking = ranking
         regions, buffers = ground.regions, ground.buffers
         for loaded in sides:
+            move_variables(loaded, ground.buffers, regions)
             loaded.prepare(memory, regions, guards=True)
         self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
         ground.hold()

@@ -135,6 +135,7 @@ struct Reach {
   std::vector<std::vector<Field>> of;  // for each argument: itself, or what stands in a structure
   std::vector<Range> distinct;         // in order of first mention
   std::vector<bool> holds;             // addresses of others, of each; empty until `follow`
+  bool follows = false;                // whether some stand in memory
 
   explicit Reach(const Call& call) {
     for (int i = 0; i < call.count; ++i) {
@@ -151,7 +152,7 @@ struct Reach {
   }
   // What stands in tables of pointers and structures too, however far that leads. False where there is more
   // of it than is followed.
-  bool follow(const Call& call) {
+  bool follow(const Call& call, const Variable* variables) {
     constexpr size_t most_bytes = 256 << 20, most_pointers = 1 << 16, most_ranges = 1 << 14;
     std::vector<cudaops::Holds> what(distinct.size(), cudaops::Holds::Nothing);
     for (int i = 0; i < call.count; ++i)
@@ -159,6 +160,17 @@ struct Reach {
         for (const Field& field : of[(size_t)i])
           what[index(field.range)] = std::max(what[index(field.range)], call.types[i].holds);
     std::vector<char> bytes;
+    auto enter = [&](const Range& range, cudaops::Holds held) {
+      size_t at = index(range);
+      if (at == distinct.size()) distinct.push_back(range), what.push_back(held);
+      what[at] = std::max(what[at], held);
+      follows = true;
+    };
+    for (const Variable* v = variables; v; v = v->next) {
+      bytes.resize(std::min<size_t>(v->size, 1 << 20));
+      if (cudaMemcpy(bytes.data(), (const void*)address_of(*v), bytes.size(), cudaMemcpyDefault) != cudaSuccess) return false;
+      for (const Field& field : fields_in(bytes.data(), bytes.size(), most_pointers)) enter(field.range, cudaops::Holds::Nothing);
+    }
     for (size_t k = 0; k < distinct.size(); ++k) {
       holds.push_back(false);
       if (what[k] == cudaops::Holds::Nothing) continue;
@@ -168,16 +180,11 @@ struct Reach {
       std::vector<Field> fields = fields_in(bytes.data(), bytes.size(), most_pointers);
       if (fields.size() >= most_pointers) return false;
       auto next = what[k] == cudaops::Holds::Numbers ? cudaops::Holds::Nothing : cudaops::Holds::Anything;
-      for (const Field& field : fields) {
-        size_t at = index(field.range);
-        if (at == distinct.size()) distinct.push_back(field.range), what.push_back(next);
-        what[at] = std::max(what[at], next);
-        holds[k] = true;
-      }
+      for (const Field& field : fields) enter(field.range, next);
+      holds[k] = !fields.empty();
     }
     return true;
   }
-  bool follows() const { return std::find(holds.begin(), holds.end(), true) != holds.end(); }
   size_t index(const Range& range) const {
     size_t k = 0;
     while (k < distinct.size() && distinct[k].begin != range.begin) ++k;
@@ -307,7 +314,7 @@ class Recorder {
         Configuration& c = *recent->configuration;
         if (graphs_ == 0 && wants(c)) {
           Reach reach(call);
-          bool whole = reach.follow(call);
+          bool whole = reach.follow(call, variables_of(call));
           wanted = has_room(call, c, reach) && cudaDeviceSynchronize() == cudaSuccess;
           if (wanted) lines_ = describe(call, c, reach);
           if (wanted && !whole) lines_ += line("limit\t%d\tmore pointers stand in memory than are followed", c.id);
@@ -572,12 +579,11 @@ class Recorder {
     kept_ = reach.distinct;
     for (size_t k = 0; k < kept_.size(); ++k) {
       lines += stored("before", c.id, std::to_string(k), kept_[k], true);
-      if (reach.follows())
+      if (reach.follows)
         lines += line("place\t%d\t%zu\t%llu\t%d", c.id, k, (unsigned long long)kept_[k].begin, (int)reach.holds[k]);
     }
     for (const Variable* v = variables_of(call); v; v = v->next) {
       lines += stored("gbefore", c.id, v->name, Range{address_of(*v), v->size}, true);
-      lines += pointers_in(c.id, *v);
     }
     return lines;
   }
@@ -627,14 +633,6 @@ class Recorder {
       return line("limit\t%d\tmemory that it reaches cannot be read: %s", id, cudaGetErrorString(error));
     std::string size = with_size ? "\t" + std::to_string(range.size) : "";
     return line("%s\t%d\t%s%s\t%s", verb, id, name.c_str(), size.c_str(), file.c_str());
-  }
-
-  std::string pointers_in(int id, const Variable& variable) {
-    constexpr size_t most = 1 << 20;
-    std::vector<char> bytes(std::min(variable.size, most));
-    cudaMemcpy(bytes.data(), (const void*)address_of(variable), bytes.size(), cudaMemcpyDefault);
-    bool holds = !fields_in(bytes.data(), bytes.size(), 1).empty();
-    return holds ? line("limit\t%d\tvariable %s holds a device pointer", id, variable.name) : "";
   }
 
   // The recorded launch has been started: what it leaves is kept too.
