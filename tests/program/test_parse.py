@@ -235,7 +235,6 @@ def test_limits_in_plain_words() -> None:
         "main.cu:1: texture references",
         "main.cu:2: inline PTX",
         "main.cu:3: a launch from the device",
-        "main.cu:4: a launch through cudaLaunchCooperativeKernel",
         "macro `MAKE` defines a kernel",
     ):
         assert words in text
