@@ -40,9 +40,13 @@ class SharedGlobal(NamedTuple):
     """Around it, outermost first."""
 
 
-def dialect_edits(lexed: Lexed, macros: frozenset[str] = frozenset()) -> list[Edit]:
-    """Edits that keep every line where it is; `macros` may stand for a loop's head."""
-    return [*_shared_edits(lexed), *_unroll_edits(lexed, macros), *asm_edits(lexed)]
+def dialect_edits(
+    lexed: Lexed, macros: frozenset[str] = frozenset(), *, author: bool = False
+) -> list[Edit]:
+    """Edits that keep every line where it is; `macros` may stand for a loop's head. `author`: of
+    whose inline PTX more is followed than a rewrite may hold."""
+    asm = asm_edits(lexed, author=author)
+    return [*_shared_edits(lexed), *_unroll_edits(lexed, macros), *asm]
 
 
 def macro_names(lexed: Lexed) -> frozenset[str]:

@@ -29,6 +29,8 @@ long long clock64();
 
 namespace cudaops {
 
+constexpr int multiprocessors = 72;  // of the device that programs are told of
+
 enum class Space : unsigned char { Global, Shared, Local, Program, Host };
 
 // Mask 0 stands for the lanes that are there: the operations without `_sync`.
