@@ -47,6 +47,8 @@ class Statement(NamedTuple):
     """C++ of its instructions, over the registers `cudaops_ptx_r0`, ... and its own names."""
     first: tuple[str, ...] = ()
     """What they need declared."""
+    directive: int = -1
+    """Of the macro that it stands in."""
 
 
 def asm_statements(lexed: Lexed, *, author: bool = False) -> Iterator[Statement | AsmError]:
@@ -64,8 +66,38 @@ def asm_statements(lexed: Lexed, *, author: bool = False) -> Iterator[Statement 
 
 def asm_edits(lexed: Lexed, *, author: bool = False) -> list[Edit]:
     """Each asm statement that can be read as the C++ that it means, on the same lines."""
-    found = (s for s in asm_statements(lexed, author=author) if isinstance(s, Statement))
-    return [Edit(s.start, s.end, _cpp(s, lexed.text[s.start : s.end])) for s in found]
+    found = [s for s in asm_statements(lexed, author=author) if isinstance(s, Statement)]
+    edits = [Edit(s.start, s.end, _cpp(s, lexed.text[s.start : s.end])) for s in found]
+    return [*edits, *_renamed(lexed, found)]
+
+
+_PARAMETER = "cudaops_given_"
+"""What a macro's parameter is called where its body holds an asm statement: the C++ in the place of
+that has words of its own, which the macro must not replace."""
+
+
+def _parameters(lexed: Lexed, directive: int) -> frozenset[str]:
+    """Names of a macro's parameters."""
+    if directive < 0:
+        return frozenset()
+    line = lexed.directives[directive]
+    words = lexed.tokens[line.first + 3 : line.last]
+    # Of `#define NAME(`, without a space before the parenthesis.
+    if line.keyword != "define" or not words or words[0].text != "(":
+        return frozenset()
+    if words[0].start != lexed.tokens[line.first + 2].end:
+        return frozenset()
+    return frozenset(t.text for t in words[1 : closing(words, 0)] if t.kind == "name")
+
+
+def _renamed(lexed: Lexed, statements: Sequence[Statement]) -> Iterator[Edit]:
+    """The parameters of macros with asm statements, outside of these."""
+    for directive in {s.directive for s in statements if s.directive >= 0}:
+        names, line = _parameters(lexed, directive), lexed.directives[directive]
+        for token in lexed.tokens[line.first : line.last]:
+            inside = any(s.start <= token.start < s.end for s in statements)
+            if token.text in names and token.kind == "name" and not inside:
+                yield Edit(token.start, token.end, _PARAMETER + token.text)
 
 
 def _cpp(statement: Statement, original: str) -> str:
@@ -131,7 +163,14 @@ class _Reader:
         if not self.author:
             self._declares(program, is_volatile, [t.text for t in parts[3]])
         start, stop = self.tokens[self.index].start, self.tokens[end].end
-        return Statement(start, stop, tuple(operands), tuple(program.lines), program.first())
+        return Statement(
+            start,
+            stop,
+            tuple(operands),
+            tuple(program.lines),
+            program.first(),
+            self.tokens[self.index].directive,
+        )
 
     def _stands_alone(self, end: int) -> None:
         """Whether it is a statement, up to its closing parenthesis."""
@@ -224,6 +263,16 @@ class _Reader:
             for token in inside:
                 if token.text in self.macros or token.text in ("asm", "#"):
                     self.fail(f"`{token.text}` in an operand", token.start)
-            text = self.lexed.text[inside[0].end : inside[-1].start]
+            text = self._given(inside)
             is_read = found["sign"] != "="
             yield Operand(found["letter"], is_read, outputs, text)
+
+    def _given(self, inside: Sequence[Token]) -> str:
+        """What stands between an operand's parentheses, a macro's parameters by new names."""
+        names = _parameters(self.lexed, inside[0].directive)
+        parts, at = [], inside[0].end
+        for token in inside[1:-1]:
+            if token.text in names and token.kind == "name":
+                parts += [self.lexed.text[at : token.start], _PARAMETER, token.text]
+                at = token.end
+        return "".join([*parts, self.lexed.text[at : inside[-1].start]])

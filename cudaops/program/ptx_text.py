@@ -478,10 +478,10 @@ class PtxText:
 
     def _number(self, kind: str, word: str, text: str, sign: str) -> str:
         is_real = kind in ("f32", "f64")
-        if word == "float" and not sign and is_real:
-            wanted = "f" if kind == "f32" else "d"
+        if word == "float" and not sign and (is_real or (self.author and kind in ("u32", "u64"))):
+            wanted = "f" if BITS[kind] == 32 else "d"
             if text[1].lower() == wanted:
-                bits = f"0x{text[2:]}" + ("u" if kind == "f32" else "ull")
+                bits = f"0x{text[2:]}" + ("u" if BITS[kind] == 32 else "ull")
                 return f"::cudaops_ptx::as<::cudaops_ptx::{kind}>({bits})"
         if word == "number" and is_real == ("." in text) and kind != "pred":
             digits = text.rstrip("U")
@@ -499,7 +499,9 @@ class PtxText:
 def _kept(kind: str | None, value: str) -> str:
     """A result in the kind of a register's bits."""
     assert kind is not None
-    plain = unsigned(BITS[kind])
     if kind == "pred":
         return value
-    return f"::cudaops_ptx::as<::cudaops_ptx::{plain}>((::cudaops_ptx::{kind})({value}))"
+    cast = f"(::cudaops_ptx::{kind})({value})"
+    if kind[0] != "f":  # into a wider register with its sign
+        return cast
+    return f"::cudaops_ptx::as<::cudaops_ptx::{unsigned(BITS[kind])}>({cast})"

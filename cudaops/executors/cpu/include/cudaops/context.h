@@ -53,6 +53,7 @@ void grid_arrive();
 void grid_wait();
 void* cluster_map(const void* shared, unsigned rank);
 unsigned cluster_rank_of(const void* shared);
+bool is_shared(const void* p);  // whether it points into this block's shared memory
 
 // A copy of `taken` bytes, and zeros up to `size`, that its thread makes when it waits for it.
 struct AsyncCopy {

@@ -23,7 +23,7 @@ using s16 = short;
 CUDAOPS_FN u64 shared_base() { return ((u64)::cudaops_dynamic_shared & ~(u64)0xffff) - (1u << 24); }
 CUDAOPS_FN u64 shared_at(u64 address) { return shared_base() + (u32)address; }
 CUDAOPS_FN u64 to_shared(u64 pointer) { return (u32)(pointer - shared_base()); }
-CUDAOPS_FN bool is_shared(u64 pointer) { return pointer - shared_base() < 1u << 25; }
+CUDAOPS_FN bool is_shared(u64 pointer) { return ::cudaops::is_shared((const void*)pointer); }
 
 CUDAOPS_FN u32 thread_of_block() { return (::threadIdx.z * ::blockDim.y + ::threadIdx.y) * ::blockDim.x + ::threadIdx.x; }
 CUDAOPS_FN u32 block_of_grid() { return (::blockIdx.z * ::gridDim.y + ::blockIdx.y) * ::gridDim.x + ::blockIdx.x; }
