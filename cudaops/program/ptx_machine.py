@@ -111,23 +111,26 @@ def _setp(p: _Parts) -> Operation | None:
     return Operation("pred", reads, f"({{p}} = {other}, {compared})", beside=True)
 
 
+def _order(words: str) -> str:
+    found = next((word for word in words.split(".") if word in _ORDERS), "")
+    return "" if found == "weak" else found
+
+
 def _access(p: _Parts) -> Operation | None:
     is_load, kind, vector = p["what"] == "ld", p["type"], int(p["vector"][2:] or 1)
     bits = NARROW[kind]
     if bits * vector > 128:
         return None
     held = kind if bits < 32 else unsigned(bits)
-    order = p["order"].split(".")[1] if p["order"] else ""
-    if order == "weak":
-        order = ""
-    if order == ("release" if is_load else "acquire"):
+    order = _order(p["words"])
+    if order in ("acq_rel", "release" if is_load else "acquire"):
         return None
     found = Operation(
         unsigned(max(bits, 16)) if is_load else None,
         () if is_load else (unsigned(max(bits, 16)),),
         memory="load" if is_load else "store",
         vector=vector,
-        space="shared" if ".shared" in p["space"] else "global",
+        space="shared" if ".shared" in p["words"] else "global",
         stands_as=held.replace("b8", "u8").replace("b16", "u16"),
         optional=int(".L2::cache_hint" in p["hints"]),
     )
@@ -161,12 +164,13 @@ def _atomic(p: _Parts) -> Operation | None:
     # f32 stands for `float`, so that a widened build does not reach past what the author adds to.
     cpp = {"f32": f"{_P}f32", "f64": f"{_P}f64"}.get(kind, _ATOMIC_TYPES[kind])
     call = f"::{_ATOMIC[name]}(({cpp}*){{0}}{values})"
-    before = "__threadfence(), " if p["order"][1:] in ("release", "acq_rel") else ""
-    space = "[shared]" if "shared" in p["space"] else "[global]"
+    order = _order(p["words"])
+    before = "__threadfence(), " if order in ("release", "acq_rel") else ""
+    space = "[shared]" if "shared" in p["words"] else "[global]"
     reads = (space, *(read,) * count)
     if p["what"] == "red":
         return Operation(None, reads, f"{before}{call}")
-    fenced = f"{_P}fenced({call})" if p["order"][1:] in ("acquire", "acq_rel") else call
+    fenced = f"{_P}fenced({call})" if order in ("acquire", "acq_rel") else call
     return Operation(read, reads, f"({before}{fenced})")
 
 
@@ -250,6 +254,8 @@ def _mma(p: _Parts) -> Operation | None:
 
 
 def _matrix(p: _Parts) -> Operation | None:
+    if not p["x"]:
+        return None
     count, turned = int(p["x"]), "true" if p["trans"] else "false"
     if p["what"] == "ldmatrix":
         call = f"{_P}load_matrix<{count}, {turned}>({{0}}){'.at[0]' if count == 1 else ''}"
@@ -421,7 +427,9 @@ def _mul24(p: _Parts) -> Operation | None:
 
 
 _SHARED = r"\.shared(?:::cta)?"
-_SCOPE = r"\.(?:cta|cluster|gpu|sys)"
+_ORDERS = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel")
+_WORDS = rf"(?:\.(?:{'|'.join(_ORDERS)}|cta|cluster|gpu|sys|global)|{_SHARED})*"
+"""Order, scope and space, which ptxas takes in any order."""
 _HINTS = (
     r"(?P<hints>(?:\.nc)?(?:\.(?:ca|cg|cs|cv|lu|wb|wt)|\.L1::\w+|\.L2::evict_\w+)*"
     r"(?:\.L2::cache_hint)?(?:\.L2::(?:64B|128B|256B))?(?:\.L2::cache_hint)?)"
@@ -434,11 +442,9 @@ _TABLE: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
     for pattern, make in (
         ((rf"setp\.(?P<how>{'|'.join(_COMPARED)})(?:\.(?P<with>and|or|xor))?(?P<ftz>\.ftz)?"
          r"\.(?P<type>[bus](?:16|32|64)|f32|f64)"), _setp),
-        ((rf"(?P<what>ld|st)(?P<order>\.weak|\.volatile|\.(?:relaxed|acquire|release){_SCOPE})?"
-         rf"(?P<space>\.global|{_SHARED})?{_HINTS}(?P<vector>\.v[24])?"
+        ((rf"(?P<what>ld|st)(?P<words>{_WORDS}){_HINTS}(?P<vector>\.v[24])?"
          r"\.(?P<type>[bus](?:8|16|32|64)|f32|f64)"), _access),
-        ((rf"(?P<what>atom|red)(?P<order>\.relaxed|\.acquire|\.release|\.acq_rel)?(?:{_SCOPE})?"
-         rf"(?P<space>\.global|{_SHARED})?(?:{_SCOPE})?\.(?P<do>{'|'.join(_ATOMIC)})"
+        ((rf"(?P<what>atom|red)(?P<words>{_WORDS})\.(?P<do>{'|'.join(_ATOMIC)})"
          r"\.(?P<type>[bus](?:32|64)|f32|f64)"), _atomic),
         (rf"cp\.async\.c[ag]{_SHARED}\.global(?P<hint>\.L2::cache_hint)?(?:\.L2::(?:64|128|256)B)?",
          _copy),
@@ -462,8 +468,8 @@ _TABLE: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
                                              beside=True)),
         ((r"mma\.sync\.aligned\.m(?P<m>8|16)n8k(?P<k>4|8|16|32)\.row\.col(?P<sat>\.satfinite)?"
          r"\.(?P<d>f16|f32|f64|s32)\.(?P<a>\w+)\.(?P<b>\w+)\.(?P<c>f16|f32|f64|s32)"), _mma),
-        ((rf"(?P<what>ldmatrix|stmatrix)\.sync\.aligned\.m8n8\.x(?P<x>[124])(?P<trans>\.trans)?"
-         rf"(?:{_SHARED})?\.b16"), _matrix),
+        ((rf"(?P<what>ldmatrix|stmatrix)\.sync\.aligned(?:\.m8n8|\.x(?P<x>[124])"
+         rf"|(?P<trans>\.trans)|{_SHARED})+\.b16"), _matrix),
         ((r"membar\.(?P<scope>cta|gl|sys)|fence(?:\.(?:sc|acq_rel|acquire|release))?"
          r"\.(?P<fenced>cta|cluster|gpu|sys)"),
          lambda p: Operation(None, (), f"::{_FENCES[p['scope'] or p['fenced']]}")),
