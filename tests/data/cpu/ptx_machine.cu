@@ -346,6 +346,12 @@ __global__ void lanes(int *wrong) {
     CHECK("redux.min", got, (unsigned)__reduce_min_sync(mask, (int)x));
     asm volatile("activemask.b32 %0;" : "=r"(got));
     CHECK("activemask", got, mask);
+    asm volatile("{ .reg .pred p; match.all.sync.b32 %0|p, %2, -1; selp.u32 %1, 1, 0, p; }" : "=r"(got), "=r"(got2) : "r"(x));
+    CHECK("match.all of many", got == 0 && got2 == 0, true);
+    asm volatile("{ .reg .pred p; match.all.sync.b32 %0|p, %2, -1; selp.u32 %1, 1, 0, p; }" : "=r"(got), "=r"(got2) : "r"(7));
+    CHECK("match.all of one", got == mask && got2 == 1, true);
+    asm volatile("{ .reg .pred p; elect.sync %0|p, %2; selp.u32 %1, 1, 0, p; }" : "=r"(got), "=r"(got2) : "r"(mask));
+    CHECK("elect", got2 == (lane == got) && got < 32, true);
 }
 
 // Elements of A, row by row, and of B, in small whole numbers that are exact in every type.
@@ -431,6 +437,15 @@ __global__ void matrices(int *wrong) {
         CHECK("ldmatrix.x2.trans", r[m], (unsigned)tile[8 * m + at + 1][row] << 16 | tile[8 * m + at][row]);
     asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared::cta.b16 {%0}, [%1];" : "=r"(r[0]) : "r"((unsigned)__cvta_generic_to_shared(tile[lane % 8])));
     CHECK("ldmatrix.x1", r[0], (unsigned)tile[row][at + 1] << 16 | tile[row][at]);
+    __syncwarp();
+    unsigned mine = lane * 77 + 5, other = ~mine;
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"((unsigned)__cvta_generic_to_shared(tile[lane % 16])), "r"(mine), "r"(other) : "memory");
+    __syncwarp();
+    CHECK("stmatrix.x2", (unsigned)tile[row][at + 1] << 16 | tile[row][at], mine);
+    CHECK("stmatrix.x2", (unsigned)tile[8 + row][at + 1] << 16 | tile[8 + row][at], other);
+    asm volatile("stmatrix.sync.aligned.m8n8.x1.trans.shared.b16 [%0], {%1};" ::"r"((unsigned)__cvta_generic_to_shared(tile[lane % 8])), "r"(mine) : "memory");
+    __syncwarp();
+    CHECK("stmatrix.x1.trans", (unsigned)tile[at + 1][row] << 16 | tile[at][row], mine);
 }
 
 int main() {

@@ -48,7 +48,7 @@ def test_every_instruction_computes_what_plain_cpp_does(executor: CpuExecutor) -
 
 @pytest.mark.nvcc
 def test_ptxas_takes_the_same_program(tmp_path: Path) -> None:
-    command = ["nvcc", "-std=c++17", "-arch=sm_80", "-cubin", "-o", "p.cubin", str(SOURCE)]
+    command = ["nvcc", "-std=c++17", "-arch=sm_90", "-cubin", "-o", "p.cubin", str(SOURCE)]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
     )

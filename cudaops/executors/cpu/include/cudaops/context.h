@@ -26,6 +26,7 @@ void __syncwarp(unsigned mask = 0xffffffffu);
 unsigned __activemask();
 void __nanosleep(unsigned nanoseconds);
 long long clock64();
+unsigned long long cudaops_nanoseconds();  // of a clock of the machine, which is none of the program's
 
 namespace cudaops {
 

@@ -2,7 +2,6 @@
 // machine, shared memory, atomics, what waits or asks the warp, and tensor cores. Loads and stores are
 // ordinary ones, for the checker too. Source: PTX ISA 9.0, chapters 9 and 10.
 #pragma once
-#include <ctime>
 #include <limits>
 
 #include "async_copies.h"
@@ -28,11 +27,6 @@ CUDAOPS_FN bool is_shared(u64 pointer) { return ::cudaops::is_shared((const void
 CUDAOPS_FN u32 thread_of_block() { return (::threadIdx.z * ::blockDim.y + ::threadIdx.y) * ::blockDim.x + ::threadIdx.x; }
 CUDAOPS_FN u32 block_of_grid() { return (::blockIdx.z * ::gridDim.y + ::blockIdx.y) * ::gridDim.x + ::blockIdx.x; }
 CUDAOPS_FN u32 warps() { return (::blockDim.x * ::blockDim.y * ::blockDim.z + 31) / 32; }
-CUDAOPS_FN u64 nanoseconds() {
-  timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  return (u64)now.tv_sec * 1000000000ull + (u64)now.tv_nsec;
-}
 
 // Carry chains: one flag, of the statement.
 template <class U> CUDAOPS_FN U add_carry(U a, U b, bool in, bool& out) {
