@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,6 +29,10 @@ from cudaops.program.macros import resolve_launched
 from cudaops.program.outline import Item, Outline, outline, space_aliases
 from cudaops.program.signature import read_parameters, read_template_parameters
 
+_CXX_TYPES = frozenset({
+    "bool", "char", "double", "float", "int", "long", "short", "signed", "unsigned", "true",
+    "false",
+})  # fmt: skip
 MAX_BYTES = 5_000_000
 """Largest program, all files together. Larger ones are generated or not programs at all."""
 
@@ -338,14 +343,32 @@ class _FileFacts:
             return []  # of no use to who restores what a launch finds: nothing changes it
         return [
             GlobalVariable(
-                name=item.name,
-                qualified_name=item.qualified_name,
+                name=item.name + arguments,
+                qualified_name=item.qualified_name + arguments,
                 space=space,
                 type_text=" ".join(kept) + self._extents(item, at),
                 file=self.path,
                 line=line_of(self.lexed.text, words[at].start),
             )
+            for arguments in self._instances(item)
         ]
+
+    def _instances(self, item: Item) -> list[str]:
+        """Nothing of a variable; of a template of one the arguments with which this file names it,
+        of those that mean the same anywhere: numbers and C++'s own types of one word."""
+        if item.template is None:
+            return [""]
+        found: dict[str, None] = {}
+        tokens = self.outline.tokens
+        for index, token in enumerate(tokens[:-1]):
+            if token.text != item.name or tokens[index + 1].text != "<":
+                continue
+            given = list(takewhile(lambda t: t.text != ">", tokens[index + 2 : index + 12]))
+            each = [t for t in given if t.text != ","]
+            plain = all(t.kind == "number" or t.text in _CXX_TYPES for t in each)
+            if plain and len(given) == 2 * len(each) - 1:
+                found[f"<{','.join(t.text for t in each)}>"] = None
+        return list(found)
 
     def _extents(self, item: Item, at: int) -> str:
         """`[4][16]` after the name."""

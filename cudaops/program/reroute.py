@@ -110,7 +110,7 @@ class _Rewriter:
         rerouted = host or self.dialect == "gcc"
         edits = self._launch_edits(path, facts.lexed) if rerouted else []
         if self.dialect == "gcc":
-            edits += dialect_edits(facts.lexed, self.macros)
+            edits += dialect_edits(facts.lexed, self.macros, author=True)
             edits += shared_global_edits(facts, self.shared)
         holes = without_shared_globals(facts) if self.dialect == "gcc" else []
         if not host:

@@ -41,7 +41,10 @@ from cudaops.executors.project.tree import Tools, project_program
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments
+from cudaops.program.lexing import byte_text, lex, line_of, plain_text
 from cudaops.program.plans import instance
+from cudaops.program.ptx_asm import asm_statements
+from cudaops.program.ptx_text import AsmError
 from cudaops.program.reroute import (
     device_view_files,
     kernel_registrations,
@@ -288,7 +291,26 @@ def _refused(done: Finished, program: Program) -> CompileFailed:
     if done.timed_out:
         text = f"g++ did not finish within {COMPILE_TIMEOUT_S:g} s"
         return CompileFailed(message=text, log=done.stderr[:4096])
-    return read_failure(done.stderr, [f.path for f in program.files])
+    return _said_of_asm(read_failure(done.stderr, [f.path for f in program.files]), program)
+
+
+def _said_of_asm(failed: CompileFailed, program: Program) -> CompileFailed:
+    """What g++ or its assembler cannot do with an asm statement, in the words of who reads those:
+    the statement at that place or, where a macro holds it, the first that could not be read."""
+    if failed.message != _NOT_ASSEMBLED and not re.search(r"\basm\b", failed.message):
+        return failed
+    unread = [
+        (SourceLocation(file=file.path, line=line_of(lexed.text, one.at)), one.message)
+        for file in program.files
+        for lexed in (lex(byte_text(file.text)),)
+        for one in asm_statements(lexed, author=True)
+        if isinstance(one, AsmError)
+    ]
+    near = [one for one in unread if failed.location and one[0].line == failed.location.line]
+    for location, message in [*near, *unread][:1]:
+        text = f"inline PTX cannot run on the cpu executor: {message}; use --executor cuda"
+        return failed.model_copy(update={"message": plain_text(text), "location": location})
+    return failed
 
 
 BASELINE_ENTRY = 1000
@@ -362,6 +384,7 @@ _ERROR = re.compile(
 )
 _PLACE = re.compile(r"(?:from |^)(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::(?P<column>\d+))?")
 _ASSEMBLER = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+): Error: (?P<text>.*)$")
+_NOT_ASSEMBLED = "inline assembly that this processor does not have"
 _UNLINKED = r"(?P<text>(?:undefined reference to|multiple definition of) .*)$"
 _LINKER = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+): " + _UNLINKED)
 _LINKER_BARE = re.compile(_UNLINKED)
@@ -377,8 +400,7 @@ def read_failure(log: str, author_files: Collection[str]) -> CompileFailed:
             return _failed(found["text"], location, log)
     for line in lines:
         if found := _ASSEMBLER.match(line):
-            text = "inline PTX assembly cannot run on the cpu executor"
-            return _failed(text, _location(found, known), log)
+            return _failed(_NOT_ASSEMBLED, _location(found, known), log)
     for line in lines:
         if found := _LINKER.search(line):
             return _failed(found["text"], _location(found, known), log)

@@ -345,7 +345,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
   p->maxGridSize[0] = 2147483647, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
   p->major = 8, p->minor = 6;
-  p->multiProcessorCount = 72;
+  p->multiProcessorCount = multiprocessors;
   p->clockRate = 1695000, p->memoryClockRate = 6251000, p->memoryBusWidth = 384;
   p->l2CacheSize = 6 << 20;
   p->maxThreadsPerMultiProcessor = 1536, p->maxBlocksPerMultiProcessor = 16;

@@ -274,7 +274,7 @@ class ProgramRecorder : public Recorder {
     for (int i = 0; i < call.count; ++i) {
       std::string bytes = bytes_of(call.values[i], call.types[i].size);
       std::vector<Field> addresses = addresses_in(call.types[i], call.values[i]);
-      if (call.types[i].kind == ArgumentKind::Pointer && addresses.empty())
+      if (call.types[i].kind == ArgumentKind::Pointer && !call.types[i].function && addresses.empty())
         bytes = *(const uintptr_t*)call.values[i] ? "host" : "null";
       for (const Field& field : addresses) {
         auto at = std::find(order.begin(), order.end(), field.allocation->begin) - order.begin();
@@ -408,7 +408,7 @@ class ProgramRecorder : public Recorder {
       if (reached_.any) report("place\t%d\t%zu\t%llu\t%d", c.id, k, (unsigned long long)a.begin, (int)reached_.holds[k]);
     }
     for (GlobalVariable* v = global_variables; v; v = v->next) {
-      report("gbefore\t%d\t%s\t%zu\t%s", c.id, v->name, v->size, store(v->address, v->size).c_str());
+      report("gbefore\t%d\t%s\t%zu\t%s", c.id, v->name, v->size, store(portable(*v).data(), v->size).c_str());
     }
   }
 
@@ -418,6 +418,8 @@ class ProgramRecorder : public Recorder {
       uintptr_t p = *(const uintptr_t*)value;
       if (!p) return report("arg\t%d\t%d\tnull", id, i);
       const Allocation* a = allocation_around(p);
+      if (uint64_t token = type.function ? function_token(p) : 0)
+        return report("arg\t%d\t%d\topaque\t%s\t%s", id, i, type.function(), hex_of(&token, sizeof token).c_str());
       if (!a && in_global(p)) return report("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
       if (!a && any_registered()) return report("limit\t%d\tparameter @N%d@ points to registered host memory", id, i);
       if (!a) return report("host\t%d\t%d", id, i);
@@ -456,7 +458,7 @@ class ProgramRecorder : public Recorder {
     for (size_t k = 0; k < reachable.size(); ++k)
       report("after\t%d\t%zu\t%s", c.id, k, store((const void*)reachable[k]->begin, reachable[k]->size).c_str());
     for (GlobalVariable* v = global_variables; v; v = v->next)
-      report("gafter\t%d\t%s\t%s", c.id, v->name, store(v->address, v->size).c_str());
+      report("gafter\t%d\t%s\t%s", c.id, v->name, store(portable(*v).data(), v->size).c_str());
   }
 
   std::map<std::string, Repeat> repeats_;

@@ -168,7 +168,7 @@ class Runner {
         std::string name;
         words >> name;
         GlobalVariable* v = variable(name);
-        save(rest(words), v->address, v->size);
+        save(rest(words), portable(*v).data(), v->size);
       }
     }
   }
@@ -328,6 +328,7 @@ class Runner {
     words.clear();
     words.seekg(from);
     contents(words, v->address, v->size);
+    make_own(*v);
   }
   void launch_line(std::istringstream& words) {
     Step s{};

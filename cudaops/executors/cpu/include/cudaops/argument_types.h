@@ -70,6 +70,7 @@ struct ArgumentType {
   bool pointee_pointer;
   Holds holds;
   const char* (*written)();  // of a structure: "... [with T = ns::Name<int>]"; null: `element` is that
+  const char* (*function)() = nullptr;  // the same of a pointer to one; null: of any other
 };
 
 template <class T>
@@ -83,13 +84,17 @@ struct Unrestricted<T* __restrict__> { using type = T*; };
 template <class P>
 using unrestricted = typename Unrestricted<std::remove_cv_t<P>>::type;
 
+template <class P>
+constexpr bool points_to_function = std::is_pointer<P>::value && std::is_function<std::remove_pointer_t<P>>::value;
+
 template <class Written>
 constexpr ArgumentType describe() {
   using P = unrestricted<Written>;
   using T = std::remove_cv_t<std::remove_pointer_t<P>>;
   if (std::is_pointer<P>::value)
     return {ArgumentKind::Pointer, element<T>::name, sizeof(P),
-            std::is_const<std::remove_pointer_t<P>>::value, std::is_pointer<T>::value, holds<T>(), nullptr};
+            std::is_const<std::remove_pointer_t<P>>::value, std::is_pointer<T>::value, holds<T>(), nullptr,
+            points_to_function<P> ? &written<P> : nullptr};
   if (std::is_arithmetic<P>::value || std::is_enum<P>::value)
     return {ArgumentKind::Scalar, element<T>::name, sizeof(P), false, false, Holds::Nothing, nullptr};
   return {ArgumentKind::Opaque, "opaque", sizeof(P), false, false, Holds::Nothing, &written<T>};

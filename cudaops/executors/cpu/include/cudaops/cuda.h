@@ -16,6 +16,7 @@
 #include "simd.h"
 #include "warp.h"
 #include "atomics.h"
+#include "ptx_machine.h"
 #include "launch.h"
 #include "runtime_api.h"
 #include "texture_fetch.h"

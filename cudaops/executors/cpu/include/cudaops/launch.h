@@ -129,8 +129,9 @@ struct GlobalVariable {
   const char* name;
   void* address;
   size_t size;
+  bool functions;  // holds pointers to functions
   GlobalVariable* next;
-  GlobalVariable(const char* name, const void* address, size_t size);
+  GlobalVariable(const char* name, const void* address, size_t size, bool functions);
 };
 
 }  // namespace cudaops
@@ -139,7 +140,8 @@ struct GlobalVariable {
 #define CUDAOPS_JOIN(a, b) CUDAOPS_JOIN_(a, b)
 #define CUDAOPS_GLOBAL(text, expression)                           \
   static ::cudaops::GlobalVariable CUDAOPS_JOIN(cudaops_global_, __COUNTER__)( \
-      text, (const void*)__builtin_addressof(expression), sizeof(expression))
+      text, (const void*)__builtin_addressof(expression), sizeof(expression),                \
+      ::cudaops::points_to_function<std::remove_all_extents_t<decltype(expression)>>)
 #ifndef CUDAOPS_LAUNCH
 #define CUDAOPS_LAUNCH ::cudaops::Launch
 #endif
