@@ -45,6 +45,19 @@ struct PackedStart {
 };
 template <class Launch, class... P> auto packed_start(void (*)(P...)) { return &PackedStart<Launch, P...>::start; }
 
+// What a call of several functions of one name gives back: the number of the kernel that is meant, and its type.
+// `Condition`: what a template gives back that not every type may stand in for.
+template <int Index, class Function, class Condition = void> struct Overload;
+template <int Index, class... P, class Condition>
+struct Overload<Index, void(P...), Condition> {
+  static constexpr int index = Index;
+  using Pointer = void (*)(P...);
+};
+template <class... Names> const char* overload_name(int index, Names... names) {
+  const char* all[] = {names...};
+  return all[index];
+}
+
 }  // namespace cudaops
 
 #define CUDAOPS_NAMED_(line) cudaops_kernel_##line

@@ -250,7 +250,7 @@ class Recorder {
     if (const char* seconds = option("CUDAOPS_RECORDER_LONG_PAUSE_SECONDS")) long_pause_s_ = atof(seconds);
     if (const char* names = option("CUDAOPS_RECORDER_AWAITED")) {
       std::stringstream list(names);
-      for (std::string name; std::getline(list, name, ',');) awaited_.push_back(name);
+      for (std::string name; std::getline(list, name, ';');) awaited_.push_back(name);
     }
     if (const char* seconds = option("CUDAOPS_RECORDER_SECONDS"))
       std::thread([this, limit = atof(seconds)] { stop_after(limit); }).detach();
