@@ -16,8 +16,6 @@ _WORDS = {
     "cudaTextureObject_t": "texture objects",
     "surface": "surface references",
     "cudaSurfaceObject_t": "surface objects",
-    "cudaLaunchKernelEx": "a launch through cudaLaunchKernelEx",
-    "cudaLaunchKernelExC": "a launch through cudaLaunchKernelExC",
     "cuLaunchKernel": "a launch through the driver API",
 }
 _LIBRARIES = frozenset({"thrust", "cub"})

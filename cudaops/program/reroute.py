@@ -133,17 +133,21 @@ class _Rewriter:
             site = self.sites.get((path, launch.start))
             if site is not None:
                 if launch.packed:
-                    edits += self._packed(site, launch)
+                    edits += self._packed(site, launch, lexed)
                     continue
                 text = self._rerouted(site, launch, lexed)
                 edits.append(Edit(launch.start, launch.open_paren, text))
         return edits
 
-    def _packed(self, site: LaunchSite, launch: Launch) -> list[Edit]:
+    def _packed(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
         """The call by another name, and by its site. A GPU's graph is its runtime's."""
         if self.dialect == "cuda" and launch.name == "cudaGraphAddKernelNode":
             return []
         text = f"{self.shim}::{PACKED[launch.name]}({site.index}, "
+        if len(launch.arguments) > 1:
+            kernel = one_line(lexed, *launch.arguments[1]).partition("<")[0]
+            words = re.findall(r"\w+", kernel)
+            text += f'"{words[-1] if words and words[-1] in self.overloads else launch.name}", '
         return [Edit(launch.start, launch.open_paren + 1, text)]
 
     def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> str:

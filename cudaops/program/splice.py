@@ -15,10 +15,11 @@ from cudaops.program.candidate import (
     macro_epilogue,
     macro_prologue,
 )
+from cudaops.program.cooperative import author_waits
 from cudaops.program.front_end import launched_instances
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES
 from cudaops.program.instances import template_arguments
-from cudaops.program.launches import TOGETHER, Launch, find_launches
+from cudaops.program.launches import CONFIGURED, TOGETHER, Launch, find_launches
 from cudaops.program.lexing import (
     Edit,
     apply_edits,
@@ -69,7 +70,8 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     facts = _facts(program, place.file)
     includes = _missing_includes(program, rewrite)
     guard = _guard(program, target, wanted)
-    edits = [_insertion(facts, place, _block(place, target, rewrite, guard, includes))]
+    waits = author_waits(program, target)
+    edits = [_insertion(facts, place, _block(place, target, rewrite, guard, includes, waits))]
     edits += [
         Edit(site.start_byte, launch.open_paren + 1, _call(facts, site, launch, target, place))
         for site, launch in place.replaced
@@ -373,9 +375,13 @@ def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
     return Edit(place.offset, place.offset, "\n" + block + ("\n" if rest.strip() else ""))
 
 
-def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str) -> str:
-    """The inserted bytes: the rewrite's device code in its namespace, then the wrapper."""
-    together = any(launch.name == TOGETHER for _, launch in place.replaced)
+def _block(
+    place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str, waits: bool
+) -> str:
+    """The inserted bytes: the rewrite's device code in its namespace, then the wrapper. `waits`:
+    the author's kernel does, for its grid."""
+    names = {launch.name for _, launch in place.replaced}
+    together = TOGETHER in names or (waits and bool(CONFIGURED & names))
     wrapper = wrapper_text(kernel, *signature_of(kernel), rewrite, guard, together=together)
     for other in place.others:
         wrapper += passed_on_text(kernel, other, *signature_of(other))
@@ -443,6 +449,10 @@ def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, plac
         dispatch = _spelled(kernel.plain_name, kernel, place, dispatch_name(kernel))
         return f"{dispatch}({', '.join([callee, *parts])}" + (", " if site.args else "")
     name = _spelled(callee, kernel, place, wrapper_name(kernel))
+    holder = facts.item_at(site.start_byte)
+    outside = holder is None or holder.namespaces[: len(place.namespaces)] != place.namespaces
+    if outside and "::" not in name and place.namespaces:  # by a `using` of the kernel's name
+        name = "::".join(["", *place.namespaces, name])
     name += "" if arguments is None else f"<{arguments}>"
     return f"{name}({', '.join(parts)}" + (", " if site.args else "")
 

@@ -15,6 +15,7 @@ from cudaops.program.device_text import kernel_signatures
 from cudaops.program.directives import Directives, Launch, ScratchBuffer, read_directives
 from cudaops.program.expressions import Expression
 from cudaops.program.instances import is_type_parameter, template_parameter_names
+from cudaops.program.launches import CONFIGURED
 from cudaops.program.lexing import byte_text, lex, plain_text, split_commas
 from cudaops.program.overloads import exact_address, signature_of
 from cudaops.program.plans import instance, kernel_name, pointee
@@ -206,8 +207,9 @@ def packed_name(kernel: Kernel, function: str) -> str:
 def packed_text(kernel: Kernel, functions: Sequence[str]) -> str:
     """What stands for these functions: the wrapper where it is this kernel, the same call
     otherwise."""
-    calls = (_packed_call(kernel, function) for function in functions)
-    return "".join([_unpacking(kernel), *calls])
+    plain = (_packed_call(kernel, one) for one in functions if one not in CONFIGURED)
+    configured = _configured_calls(kernel) if CONFIGURED & set(functions) else ""
+    return "".join([_unpacking(kernel), *plain, configured])
 
 
 def _unpacking(kernel: Kernel) -> str:
@@ -243,6 +245,54 @@ static inline cudaError_t {packed_name(kernel, function)}(
         return {function}((const void *)kernel_, grid_, block_, arguments_, smem_, stream_);
     cudaops_unpack_{kernel.identifier}({own}, grid_, block_, arguments_, smem_, stream_);
     return cudaPeekAtLastError();
+}}"""
+
+
+def _configured_calls(kernel: Kernel) -> str:
+    """By a configuration. With an attribute that a rewrite's launch would leave out, and be another
+    one without, it is the same call."""
+    own, space = _own(kernel), kernel.identifier
+    packed, typed = (packed_name(kernel, f"cudaLaunchKernelEx{end}") for end in ("C", ""))
+    return f"""
+static inline bool cudaops_as_is_{space}(const cudaLaunchConfig_t &config_)
+{{
+    for (unsigned at_ = 0; at_ < config_.numAttrs; ++at_) {{
+        const cudaLaunchAttribute &one_ = config_.attrs[at_];
+        switch (one_.id) {{
+        case cudaLaunchAttributeIgnore:
+        case cudaLaunchAttributeAccessPolicyWindow:
+        case cudaLaunchAttributeCooperative:
+        case cudaLaunchAttributeProgrammaticStreamSerialization:
+        case cudaLaunchAttributePriority:
+            break;
+        case cudaLaunchAttributeClusterDimension:
+            if (one_.val.clusterDim.x * one_.val.clusterDim.y * one_.val.clusterDim.z > 1)
+                return true;
+            break;
+        default:
+            return true;
+        }}
+    }}
+    return false;
+}}
+template <class Kernel_>
+static inline cudaError_t {packed}(
+    const cudaLaunchConfig_t *config_, Kernel_ *kernel_, void **arguments_)
+{{
+    if ((const void *)kernel_ != (const void *){own} || cudaops_as_is_{space}(*config_))
+        return cudaLaunchKernelExC(config_, (const void *)kernel_, arguments_);
+    cudaops_unpack_{space}({own}, config_->gridDim, config_->blockDim, arguments_,
+        config_->dynamicSmemBytes, config_->stream);
+    return cudaPeekAtLastError();
+}}
+template <class... Types_, class... Arguments_>
+static inline cudaError_t {typed}(
+    const cudaLaunchConfig_t *config_, void (*kernel_)(Types_...), Arguments_ &&...arguments_)
+{{
+    return [&](Types_... given_) {{
+        void *pointers_[] = {{(void *)&given_..., nullptr}};
+        return {packed}(config_, kernel_, pointers_);
+    }}(static_cast<Arguments_ &&>(arguments_)...);
 }}"""
 
 

@@ -536,6 +536,7 @@ class Recorder {
     std::string lines = line("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu\t%s", c.id, call.kernel,
                              call.site, place_of(call.function), g.grid.x, g.grid.y, g.grid.z,
                              g.block.x, g.block.y, g.block.z, g.shared_bytes, call.within ? call.within : "");
+    if (call.limit) lines += line("limit\t%d\t%s", c.id, call.limit);
     for (int i = 0; i < call.count; ++i) lines += describe_argument(c.id, i, call, reach);
     kept_ = reach.distinct;
     for (size_t k = 0; k < kept_.size(); ++k) lines += stored("before", c.id, std::to_string(k), kept_[k], true);
