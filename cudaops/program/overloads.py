@@ -190,7 +190,8 @@ class Probes:
         signature = _signature(facts, item)
         header = "" if signature.template is None else f"template <{signature.template}> "
         result = _result(facts, item)
-        condition = "" if result in ("", "void") else f", {result}"
+        # A word alone is `void`, or a macro of the author's that has `__global__` in it too.
+        condition = f", {result}" if item.template is not None and "<" in result else ""
         number = self.names(item.name).index(kernel.name)
         kind = f"::cudaops::Overload<{number}, void({signature.types}){condition}>"
         text = f" {header}{kind} {_PROBE}{item.name}({signature.parameters});"
