@@ -27,7 +27,7 @@ def step_waits(rewrite: Rewrite, step: int) -> bool:
 
 def author_waits(program: Program, kernel: Kernel) -> bool:
     """Whether one of the program's own kernels does."""
-    return kernel.name in _waiting(tuple(f.text for f in program.files))
+    return kernel.plain_name in _waiting(tuple(f.text for f in program.files))
 
 
 @lru_cache(maxsize=32)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cudaops.domain.program import Kernel
 from cudaops.program.launches import find_launches
 from cudaops.program.lexing import line_of
 from cudaops.program.outline import Outline
+from cudaops.program.overloads import not_told_apart
 from cudaops.program.ptx_asm import ASM, Statement, asm_statements
 
 _WORDS = {
@@ -16,8 +16,6 @@ _WORDS = {
     "cudaTextureObject_t": "texture objects",
     "surface": "surface references",
     "cudaSurfaceObject_t": "surface objects",
-    "cudaLaunchKernelEx": "a launch through cudaLaunchKernelEx",
-    "cudaLaunchKernelExC": "a launch through cudaLaunchKernelExC",
     "cuLaunchKernel": "a launch through the driver API",
 }
 _LIBRARIES = frozenset({"thrust", "cub"})
@@ -38,9 +36,8 @@ def find_limits(files: Sequence[tuple[str, Outline]], kernels: Sequence[Kernel])
     for path, facts in files:
         for text in _of_file(path, facts):
             found.setdefault(text)
-    for name, count in Counter(k.qualified_name for k in kernels).items():
-        if count > 1:
-            found.setdefault(f"kernel `{name}` is overloaded: its launches are not told apart")
+    for name in not_told_apart(kernels):
+        found.setdefault(f"kernel `{name}` has several definitions: launches are not told apart")
     return tuple(found)
 
 

@@ -27,6 +27,7 @@ from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
 from cudaops.program.macros import resolve_launched
 from cudaops.program.outline import Item, Outline, outline, space_aliases
+from cudaops.program.overloads import told_apart
 from cudaops.program.signature import read_parameters, read_template_parameters
 
 _CXX_TYPES = frozenset({
@@ -110,8 +111,8 @@ def parse_files(
     not local. Never fails: what is not there is absent from the Program."""
     aliases = frozenset(a for f in files for a in space_aliases(lex(byte_text(f.text))))
     read = [_FileFacts(f.path, outline(byte_text(f.text), aliases)) for f in files]
-    kernels = tuple(k for facts in read for k in facts.kernels())
-    names = {k.name for k in kernels}
+    kernels = told_apart([k for facts in read for k in facts.kernels()])
+    names = {k.plain_name for k in kernels}
     sites: list[LaunchSite] = []
     for facts in read:
         sites += facts.launches(len(sites), names)

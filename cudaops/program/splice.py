@@ -15,9 +15,11 @@ from cudaops.program.candidate import (
     macro_epilogue,
     macro_prologue,
 )
+from cudaops.program.cooperative import author_waits
+from cudaops.program.front_end import launched_instances
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES
 from cudaops.program.instances import template_arguments
-from cudaops.program.launches import TOGETHER, Launch, find_launches
+from cudaops.program.launches import CONFIGURED, TOGETHER, Launch, find_launches
 from cudaops.program.lexing import (
     Edit,
     apply_edits,
@@ -27,6 +29,7 @@ from cudaops.program.lexing import (
 )
 from cudaops.program.macros import launches_written_out
 from cudaops.program.outline import Outline, outline, space_aliases
+from cudaops.program.overloads import signature_of
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite
 from cudaops.program.wrapper import (
@@ -40,6 +43,7 @@ from cudaops.program.wrapper import (
     namespace_name,
     packed_name,
     packed_text,
+    passed_on_text,
     wrapper_name,
     wrapper_text,
 )
@@ -66,7 +70,8 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     facts = _facts(program, place.file)
     includes = _missing_includes(program, rewrite)
     guard = _guard(program, target, wanted)
-    edits = [_insertion(facts, place, _block(place, target, rewrite, guard, includes))]
+    waits = author_waits(program, target)
+    edits = [_insertion(facts, place, _block(place, target, rewrite, guard, includes, waits))]
     edits += [
         Edit(site.start_byte, launch.open_paren + 1, _call(facts, site, launch, target, place))
         for site, launch in place.replaced
@@ -105,7 +110,7 @@ def can_be_replaced(program: Program, kernel: str) -> bool:
 
 def _written_out(program: Program, kernel: Kernel) -> tuple[Program, Kernel]:
     """The program with the macros written out that launch this kernel by a parameter of theirs."""
-    texts = launches_written_out({f.path: f.text for f in program.files}, kernel.name)
+    texts = launches_written_out({f.path: f.text for f in program.files}, kernel.plain_name)
     if not texts:
         return program, kernel
     found = _with_texts(program, texts)
@@ -198,7 +203,7 @@ def _instances(program: Program, kernel: Kernel, callees: Sequence[str]) -> tupl
     written = {
         _normal(s.template_arguments): s.template_arguments
         for s in program.launches
-        if s.kernel == kernel.name and s.template_arguments is not None
+        if _may_mean(program, s, kernel) and s.template_arguments is not None
     }
     if len(written) > 1:
         listed = ", ".join(f"{kernel.name}<{a}>" for a in written.values())
@@ -218,6 +223,8 @@ class _Place(NamedTuple):
     replaced: tuple[tuple[LaunchSite, Launch], ...]
     through_pointers: bool = False
     """None of them names the kernel: which one it is shows when the program runs."""
+    others: tuple[Kernel, ...] = ()
+    """Of the same name, which they may mean as well."""
 
     @staticmethod
     def of(program: Program, kernel: Kernel, wanted: Sequence[str]) -> _Place:
@@ -235,24 +242,42 @@ class _Place(NamedTuple):
         facts = _facts(program, path)
         here = [s for s in sites if s.file == path]
         first = min(s.enclosing_start_byte for s in here)
-        after = kernel.file == path and kernel.end_byte <= first
-        holder = facts.item_at(kernel.start_byte if after else here[0].start_byte)
+        others = [] if through else _others(program, here, kernel)
+        family = (kernel, *others)
+        last = max(family, key=lambda k: k.end_byte)
+        after = all(k.file == path and k.end_byte <= first for k in family)
+        if late := [k for k in others if k.file == path and k.end_byte > first]:
+            raise InputError(
+                f"`{late[0].name}` is defined below a launch of `{kernel.plain_name}` that may be "
+                "of either; move it above"
+            )
+        holder = facts.item_at(last.start_byte if after else here[0].start_byte)
         launches = {launch.start: launch for launch in find_launches(facts.lexed)}
         return _Place(
             file=path,
-            offset=kernel.end_byte if after else first,
+            offset=last.end_byte if after else first,
             after_kernel=after,
             is_global=holder is None or holder.is_global,
             in_linkage_block=holder is not None and holder.in_linkage_block,
             namespaces=() if holder is None else holder.namespaces,
             replaced=tuple((s, launches[s.start_byte]) for s in here),
             through_pointers=bool(through),
+            others=tuple(others),
         )
+
+
+def _others(program: Program, sites: Sequence[LaunchSite], kernel: Kernel) -> list[Kernel]:
+    """The other kernels of its name that these launches of it may mean."""
+    if not kernel.is_overloaded:
+        return []
+    meant = {name for site in sites for name in _meant(program, site, kernel)} - {kernel.name}
+    named = (k for k in program.kernels if k.qualified_name == kernel.qualified_name)
+    return [k for k in named if k.name in meant]
 
 
 def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
     """Launches of what is no kernel's name, each of which may be this one; not those of macros."""
-    names = {k.name for k in program.kernels}
+    names = {k.plain_name for k in program.kernels}
     if kernel.template_parameters:
         return []
     return [
@@ -267,13 +292,38 @@ def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
 
 def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: Sequence[str]) -> bool:
     name = site.callee.partition("<")[0].strip().split("::")[-1].strip()
-    if name != kernel.name or site.kernel != kernel.name:
+    if name != kernel.plain_name or not _may_mean(program, site, kernel):
         return False
     if not wanted or site.template_arguments is None:
         return True
     if _normal(site.template_arguments) in map(_normal, wanted):
         return True
     return is_dependent(program, site)
+
+
+def _may_mean(program: Program, site: LaunchSite, kernel: Kernel) -> bool:
+    """Whether a launch is of this kernel's name, and not known to be of others that have it."""
+    if site.kernel != kernel.plain_name:
+        return False
+    return not kernel.is_overloaded or kernel.name in _meant(program, site, kernel)
+
+
+def _meant(program: Program, site: LaunchSite, kernel: Kernel) -> set[str]:
+    """Those of the kernels with this one's qualified name that a launch may mean: by clang, or all
+    of them."""
+    named = [k for k in program.kernels if k.qualified_name == kernel.qualified_name]
+    places = [
+        one.defined
+        for one in launched_instances(program)
+        if (one.file, one.start) == (site.file, site.start_byte)
+    ]
+    found = {
+        k.name
+        for k in named
+        for place in places
+        if place is not None and place.file == k.file and k.start_byte <= place.start < k.end_byte
+    }
+    return found or {k.name for k in named}
 
 
 def is_dependent(program: Program, site: LaunchSite) -> bool:
@@ -325,10 +375,16 @@ def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
     return Edit(place.offset, place.offset, "\n" + block + ("\n" if rest.strip() else ""))
 
 
-def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str) -> str:
-    """The inserted bytes: the rewrite's device code in its namespace, then the wrapper."""
-    together = any(launch.name == TOGETHER for _, launch in place.replaced)
-    wrapper = wrapper_text(kernel, *_signature(kernel), rewrite, guard, together=together)
+def _block(
+    place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str, waits: bool
+) -> str:
+    """The inserted bytes: the rewrite's device code in its namespace, then the wrapper. `waits`:
+    the author's kernel does, for its grid."""
+    names = {launch.name for _, launch in place.replaced}
+    together = TOGETHER in names or (waits and bool(CONFIGURED & names))
+    wrapper = wrapper_text(kernel, *signature_of(kernel), rewrite, guard, together=together)
+    for other in place.others:
+        wrapper += passed_on_text(kernel, other, *signature_of(other))
     if place.through_pointers:
         wrapper += dispatch_text(kernel)
     if packed := sorted({launch.name for _, launch in place.replaced if launch.packed}):
@@ -371,23 +427,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.replace("\\", "/").split())
 
 
-def _signature(kernel: Kernel) -> tuple[str, str | None]:
-    """The kernel's parameters and template header as written, without their brackets."""
-    text = byte_text(kernel.text)
-    inner = outline(text, frozenset())
-    item = next((i for i in inner.items if i.parameters is not None), None)
-    assert item is not None
-    assert item.parameters is not None
-    return _inside(inner, item.parameters) or "", _inside(inner, item.template)
-
-
-def _inside(facts: Outline, brackets: tuple[int, int] | None) -> str | None:
-    if brackets is None:
-        return None
-    opener, closer = (facts.tokens[i] for i in brackets)
-    return plain_text(facts.slice(opener.end, closer.start))
-
-
 def _missing_includes(program: Program, rewrite: Rewrite) -> str:
     lines = hoisted_includes(lex(byte_text(rewrite.source)))
     known = set(program.system_includes)
@@ -404,17 +443,22 @@ def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, plac
     arguments = text[launch.template.start : launch.template.end] if launch.template else None
     callee = text[launch.callee.start : launch.callee.end]
     if launch.packed:
-        return f"{_spelled(kernel.name, kernel, place, packed_name(kernel, launch.name))}("
+        packed = _spelled(kernel.plain_name, kernel, place, packed_name(kernel, launch.name))
+        return f"{packed}("
     if place.through_pointers:
-        dispatch = _spelled(kernel.name, kernel, place, dispatch_name(kernel))
+        dispatch = _spelled(kernel.plain_name, kernel, place, dispatch_name(kernel))
         return f"{dispatch}({', '.join([callee, *parts])}" + (", " if site.args else "")
     name = _spelled(callee, kernel, place, wrapper_name(kernel))
+    holder = facts.item_at(site.start_byte)
+    outside = holder is None or holder.namespaces[: len(place.namespaces)] != place.namespaces
+    if outside and "::" not in name and place.namespaces:  # by a `using` of the kernel's name
+        name = "::".join(["", *place.namespaces, name])
     name += "" if arguments is None else f"<{arguments}>"
     return f"{name}({', '.join(parts)}" + (", " if site.args else "")
 
 
 def _spelled(callee: str, kernel: Kernel, place: _Place, function: str) -> str:
-    prefix = callee.partition("<")[0].rstrip().removesuffix(byte_text(kernel.name))
+    prefix = callee.partition("<")[0].rstrip().removesuffix(byte_text(kernel.plain_name))
     if place.after_kernel:
         return prefix + function
     qualified = "::".join((*place.namespaces, function))

@@ -393,6 +393,8 @@ class LaunchedInstance:
     """Mangled name of the function that launches it."""
     is_only: bool
     """The launch means no other: it stands in no template."""
+    defined: Range | None = None
+    """Where the kernel, or its template, is defined."""
 
 
 _NORMAL = {

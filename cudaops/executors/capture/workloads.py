@@ -388,7 +388,7 @@ class WorkloadReader:
         """The same, which is an instance of this kernel: the address of any function can be
         reported."""
         name = callee.partition("<")[0].rpartition("::")[2]
-        if name != self.kernel.name or not callee.isprintable():
+        if name != self.kernel.plain_name or not callee.isprintable():
             raise Malformed(f"a config line with a function that is not {self.kernel.name}")
         return callee
 

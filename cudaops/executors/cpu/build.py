@@ -17,7 +17,7 @@ from cudaops.cuda.nvcc_line import (
 )
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import Compiled, CompileFailed, Unit
-from cudaops.domain.program import Compilation, Program
+from cudaops.domain.program import Compilation, Kernel, Program
 from cudaops.executors.cpu.report import shared_memory
 from cudaops.executors.cpu.toolchain import (
     COMPILE_TIMEOUT_S,
@@ -42,6 +42,7 @@ from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments
 from cudaops.program.lexing import byte_text, lex, line_of, plain_text
+from cudaops.program.overloads import address, pointer_type
 from cudaops.program.plans import instance
 from cudaops.program.ptx_asm import asm_statements
 from cudaops.program.ptx_text import AsmError
@@ -350,13 +351,16 @@ def unit_source(unit: Unit) -> Source:
         for index, step in enumerate(unit.rewrite.plan.launches):
             lines.append(_entry(index, instance(unit.rewrite, step, bound)))
         lines.append("}")
-    lines.append(_entry(BASELINE_ENTRY, unit.callee))
+    author = unit.program.kernel(unit.kernel)
+    lines.append(pointer_type(author) + _entry(BASELINE_ENTRY, unit.callee, author))
     main = "\n".join(lines) + "\n" + _globals(unit.program)
     return Source({**files, MAIN: main}, precompilable(unit.program, widened=unit.widened))
 
 
-def _entry(index: int, callee: str) -> str:
-    return f"CUDAOPS_ENTRY({index}, {json.dumps(callee)}, {callee});"
+def _entry(index: int, callee: str, author: Kernel | None = None) -> str:
+    """Of a kernel of the rewrite's, or of this one of the author's."""
+    place = f"&{callee}" if author is None else address(author, callee)
+    return f"CUDAOPS_ENTRY({index}, {json.dumps(callee)}, {place});"
 
 
 def _globals(program: Program) -> str:

@@ -400,6 +400,7 @@ class ProgramRecorder : public Recorder {
     report("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu\t%s", c.id, call.kernel, call.site,
            (unsigned long long)(uintptr_t)call.function, call.grid.x, call.grid.y, call.grid.z, call.block.x,
            call.block.y, call.block.z, call.shared_bytes, call.within ? call.within : "");
+    if (call.limit) report("limit\t%d\t%s", c.id, call.limit);
     const std::vector<const Allocation*>& reachable = reached_.all;
     for (int i = 0; i < call.count; ++i) describe_argument(c.id, i, call.types[i], call.values[i], reachable);
     for (size_t k = 0; k < reachable.size(); ++k) {

@@ -82,4 +82,4 @@ Entry make_entry(int index, const char* kernel, void (*function)(P...)) {
 }  // namespace cudaops
 
 #define CUDAOPS_ENTRY(index, text, ...) \
-  static ::cudaops::Entry cudaops_entry_##index = ::cudaops::make_entry(index, text, &__VA_ARGS__)
+  static ::cudaops::Entry cudaops_entry_##index = ::cudaops::make_entry(index, text, __VA_ARGS__)

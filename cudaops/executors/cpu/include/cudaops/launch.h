@@ -27,6 +27,7 @@ struct Call {
   void (*submit_copy)(void* closure, const Call& call);
   const void* function;  // null where template arguments are deduced
   const char* within;    // then the mangled type of a closure that stands in the launching function
+  const char* limit;     // not null: why such a launch cannot be captured
   int count;
   const ArgumentType* types;
   void* const* values;

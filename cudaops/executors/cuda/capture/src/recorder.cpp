@@ -287,7 +287,7 @@ class Recorder {
     if (const char* seconds = option("CUDAOPS_RECORDER_LONG_PAUSE_SECONDS")) long_pause_s_ = atof(seconds);
     if (const char* names = option("CUDAOPS_RECORDER_AWAITED")) {
       std::stringstream list(names);
-      for (std::string name; std::getline(list, name, ',');) awaited_.push_back(name);
+      for (std::string name; std::getline(list, name, ';');) awaited_.push_back(name);
     }
     if (const char* seconds = option("CUDAOPS_RECORDER_SECONDS"))
       std::thread([this, limit = atof(seconds)] { stop_after(limit); }).detach();
@@ -575,6 +575,7 @@ class Recorder {
     std::string lines = line("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu\t%s", c.id, call.kernel,
                              call.site, place_of(call.function), g.grid.x, g.grid.y, g.grid.z,
                              g.block.x, g.block.y, g.block.z, g.shared_bytes, call.within ? call.within : "");
+    if (call.limit) lines += line("limit\t%d\t%s", c.id, call.limit);
     for (int i = 0; i < call.count; ++i) lines += describe_argument(c.id, i, call, reach);
     kept_ = reach.distinct;
     for (size_t k = 0; k < kept_.size(); ++k) {
