@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from itertools import pairwise
 
 from cudaops.domain.program import Kernel, LaunchSite, Program
 from cudaops.errors import InputError
@@ -103,6 +104,9 @@ class _Rewriter:
         )
         self.sites = {(s.file, s.start_byte): s for s in program.launches}
         self.overloads = Counter(k.plain_name for k in program.kernels)
+        self.templates = {
+            k.name for k in program.kernels if k.template_parameters and not k.is_overloaded
+        }
         self.probes = Probes(program.kernels, self.outlines)
         self.directed = any(_USING_NAMESPACE.search(raw) for raw in raws.values())
 
@@ -143,12 +147,34 @@ class _Rewriter:
         """The call by another name, and by its site. A GPU's graph is its runtime's."""
         if self.dialect == "cuda" and launch.name == "cudaGraphAddKernelNode":
             return []
-        text = f"{self.shim}::{PACKED[launch.name]}({site.index}, "
+        number = str(site.index)
+        if (found := self._template_instance(launch, lexed)) is not None:
+            name, instance = found
+            number = f'(::cudaops::name_instance<CUDAOPS_LAUNCH>("{name}", &{instance}), {number})'
+        text = f"{self.shim}::{PACKED[launch.name]}({number}, "
         if len(launch.arguments) > 1:
             kernel = one_line(lexed, *launch.arguments[1]).partition("<")[0]
             words = re.findall(r"\w+", kernel)
             text += f'"{words[-1] if words and words[-1] in self.overloads else launch.name}", '
         return [Edit(launch.start, launch.open_paren + 1, text)]
+
+    def _template_instance(self, launch: Launch, lexed: Lexed) -> tuple[str, str] | None:
+        """Name and text of the instance of a kernel template that a packed launch is given."""
+        tokens = [t for t in lexed.tokens if launch.open_paren < t.start < launch.end]
+        for at, (token, after) in enumerate(pairwise(tokens)):
+            if token.text not in self.templates or after.text != "<":
+                continue
+            first = at
+            while (
+                first >= 2 and tokens[first - 1].text == "::" and tokens[first - 2].kind == "name"
+            ):
+                first -= 2
+            deep = 0
+            for end in tokens[at + 1 :]:
+                deep += {"<": 1, ">": -1, ">>": -2}.get(end.text, 0)
+                if deep == 0:
+                    return token.text, one_line(lexed, tokens[first].start, end.end)
+        return None
 
     def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> str:
         parts = [one_line(lexed, p.start, p.end) for p in launch.geometry]

@@ -62,6 +62,12 @@ template <class... Names> const char* overload_name(int index, Names... names) {
   return all[index];
 }
 
+// An instance of a template, which is told by its address once it is launched by that.
+template <class Launch, class... P>
+void name_instance(const char* name, void (*kernel)(P...)) {
+  if (!NamedKernel::find((const void*)kernel)) new NamedKernel(name, (const void*)kernel, packed_start<Launch>(kernel));
+}
+
 }  // namespace cudaops
 
 #define CUDAOPS_NAMED_(line) cudaops_kernel_##line
