@@ -19,7 +19,7 @@ from cudaops.program.cooperative import author_waits
 from cudaops.program.front_end import launched_instances
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES
 from cudaops.program.instances import template_arguments
-from cudaops.program.launches import CONFIGURED, TOGETHER, Launch, find_launches
+from cudaops.program.launches import CONFIGURED, PACKED, TOGETHER, Launch, find_launches
 from cudaops.program.lexing import (
     Edit,
     apply_edits,
@@ -278,8 +278,6 @@ def _others(program: Program, sites: Sequence[LaunchSite], kernel: Kernel) -> li
 def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
     """Launches of what is no kernel's name, each of which may be this one; not those of macros."""
     names = {k.plain_name for k in program.kernels}
-    if kernel.template_parameters:
-        return []
     return [
         site
         for site in program.launches
@@ -287,6 +285,7 @@ def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
         and site.template_arguments is None
         and not site.in_macro
         and site.kernel != "cudaGraphAddKernelNode"
+        and (site.kernel in PACKED or not kernel.template_parameters)
     ]
 
 
@@ -361,7 +360,7 @@ def _guard(program: Program, kernel: Kernel, wanted: Sequence[str]) -> Guard:
         return Guard(())
     sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
     known = {_normal(w) for w in wanted}
-    if all(_normal(s.template_arguments or "") in known for s in sites):
+    if sites and all(_normal(s.template_arguments or "") in known for s in sites):
         return Guard(())
     return Guard(tuple(template_arguments(f"<{w}>") for w in wanted))
 
@@ -385,10 +384,10 @@ def _block(
     wrapper = wrapper_text(kernel, *signature_of(kernel), rewrite, guard, together=together)
     for other in place.others:
         wrapper += passed_on_text(kernel, other, *signature_of(other))
-    if place.through_pointers:
+    if place.through_pointers and not all(launch.packed for _, launch in place.replaced):
         wrapper += dispatch_text(kernel)
     if packed := sorted({launch.name for _, launch in place.replaced if launch.packed}):
-        wrapper += packed_text(kernel, packed)
+        wrapper += packed_text(kernel, packed, guard)
     host = (helpers_text(wrapper, guard), wrapper.rstrip("\n"))
     return _framed(place, kernel, rewrite, includes, host)
 

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from cudaops.domain.program import Kernel
 from cudaops.domain.rewrite import Rewrite
+from cudaops.errors import InputError
 from cudaops.program.clusters import LEAST_CAPABILITY, kernel_clusters
 from cudaops.program.constants import integer_constants
 from cudaops.program.cooperative import step_waits
@@ -204,48 +205,74 @@ def packed_name(kernel: Kernel, function: str) -> str:
     return f"cudaops_{function}_{kernel.identifier}"
 
 
-def packed_text(kernel: Kernel, functions: Sequence[str]) -> str:
-    """What stands for these functions: the wrapper where it is this kernel, the same call
-    otherwise."""
-    plain = (_packed_call(kernel, one) for one in functions if one not in CONFIGURED)
+def packed_text(kernel: Kernel, functions: Sequence[str], guard: Guard) -> str:
+    """What stands for these functions: the wrapper where it is this kernel, or one of the instances
+    that the rewrite is for, the same call otherwise. Raises InputError for what has no such text.
+    """
+    owns = [""]
+    if kernel.template_parameters:
+        owns = [f"<{', '.join(arguments)}>" for arguments in guard.instances]
+        if CONFIGURED & set(functions):
+            raise InputError(
+                f"instances of `{kernel.name}` are launched by cudaLaunchKernelEx, where no rewrite"
+                f" can be put; write `{kernel.name}<...><<<grid, block>>>(..)`"
+            )
+    plain = (_packed_call(kernel, one, owns) for one in functions if one not in CONFIGURED)
     configured = _configured_calls(kernel) if CONFIGURED & set(functions) else ""
-    return "".join([_unpacking(kernel), *plain, configured])
+    unpacking = (_unpacking(kernel, number, own) for number, own in enumerate(owns))
+    return "".join(
+        [_NTH.format(f"cudaops_nth_{kernel.identifier}"), *unpacking, *plain, configured]
+    )
 
 
-def _unpacking(kernel: Kernel) -> str:
+_NTH = """
+template <int At_, class Type_, class... Types_>
+struct {0} : {0}<At_ - 1, Types_...> {{}};
+template <class Type_, class... Types_>
+struct {0}<0, Type_, Types_...> {{ using type_ = Type_; }};
+"""
+
+
+def _unpacker(kernel: Kernel, number: int) -> str:
+    return f"cudaops_unpack_{kernel.identifier}" + (f"_{number}" if number else "")
+
+
+def _unpacking(kernel: Kernel, number: int, own: str) -> str:
     nth = f"cudaops_nth_{kernel.identifier}"
     given = "".join(
         f",\n        *static_cast<typename {nth}<{n}, Types_...>::type_ *>(arguments_[{n}])"
         for n in range(len(kernel.parameters))
     )
-    return f"""
-template <int At_, class Type_, class... Types_>
-struct {nth} : {nth}<At_ - 1, Types_...> {{}};
-template <class Type_, class... Types_>
-struct {nth}<0, Type_, Types_...> {{ using type_ = Type_; }};
+    return f"""\
 template <class... Types_>
-static inline void cudaops_unpack_{kernel.identifier}(
+static inline void {_unpacker(kernel, number)}(
     void (*)(Types_...), dim3 grid_, dim3 block_, void **arguments_, size_t smem_,
     cudaStream_t stream_)
 {{
-    {wrapper_name(kernel)}(
+    {wrapper_name(kernel)}{own}(
         grid_, block_, smem_, stream_{given});
-}}"""
+}}
+"""
 
 
-def _packed_call(kernel: Kernel, function: str) -> str:
-    own = _own(kernel)
-    return f"""
+def _packed_call(kernel: Kernel, function: str, owns: Sequence[str]) -> str:
+    served = "".join(
+        f"""
+    if ((const void *)kernel_ == (const void *){_own(kernel, own)}) {{
+        {_unpacker(kernel, number)}({_own(kernel, own)}, grid_, block_, arguments_, smem_, stream_);
+        return cudaPeekAtLastError();
+    }}"""
+        for number, own in enumerate(owns)
+    )
+    return f"""\
 template <class Kernel_>
 static inline cudaError_t {packed_name(kernel, function)}(
     Kernel_ *kernel_, dim3 grid_, dim3 block_, void **arguments_, size_t smem_ = 0,
     cudaStream_t stream_ = 0)
-{{
-    if ((const void *)kernel_ != (const void *){own})
-        return {function}((const void *)kernel_, grid_, block_, arguments_, smem_, stream_);
-    cudaops_unpack_{kernel.identifier}({own}, grid_, block_, arguments_, smem_, stream_);
-    return cudaPeekAtLastError();
-}}"""
+{{{served}
+    return {function}((const void *)kernel_, grid_, block_, arguments_, smem_, stream_);
+}}
+"""
 
 
 def _configured_calls(kernel: Kernel) -> str:
@@ -300,8 +327,10 @@ _GIVEN = ("cudaops_grid", "cudaops_block", "cudaops_smem", "cudaops_stream")
 """The geometry that a wrapper is given."""
 
 
-def _own(kernel: Kernel) -> str:
-    """The address of the author's kernel, which is no template."""
+def _own(kernel: Kernel, arguments: str = "") -> str:
+    """The address of the author's kernel, or of the instance with these template arguments."""
+    if arguments:
+        return f"&::{kernel.qualified_name}{arguments}"
     return exact_address(kernel, signature_of(kernel), f"::{kernel.qualified_name}")
 
 

@@ -1,0 +1,34 @@
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include <cuda_runtime.h>
+
+template <class T>
+__global__ void rowsum(const T *a, T *s, int rows, int cols) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r < rows) {
+        T t = 0;
+        for (int c = 0; c < cols; ++c) t += a[r * cols + c];
+        s[r] = t;
+    }
+}
+
+int main(int argc, char **argv) {
+    int rows = argc > 1 ? atoi(argv[1]) : 64, cols = argc > 2 ? atoi(argv[2]) : 512;
+    std::vector<float> h(rows * cols), g(rows);
+    for (size_t i = 0; i < h.size(); ++i) h[i] = float(i % 7) - 2.5f;
+    float *a, *s;
+    cudaMalloc(&a, h.size() * sizeof(float));
+    cudaMalloc(&s, g.size() * sizeof(float));
+    cudaMemcpy(a, h.data(), h.size() * sizeof(float), cudaMemcpyHostToDevice);
+    void *args[] = {&a, &s, &rows, &cols};
+    cudaLaunchKernel((void *)rowsum<float>, dim3((rows + 31) / 32), dim3(32), args, 0, 0);
+    cudaDeviceSynchronize();
+    cudaMemcpy(g.data(), s, g.size() * sizeof(float), cudaMemcpyDeviceToHost);
+    double sum = 0;
+    for (float v : g) sum += v;
+    printf("sum %g first %g\n", sum, g[0]);
+    cudaFree(a);
+    cudaFree(s);
+    return 0;
+}
