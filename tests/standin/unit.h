@@ -66,7 +66,7 @@ __attribute__((constructor)) static void register_variables() {
     unsigned long long address = strtoull(text, &end, 16);
     unsigned long long size = strtoull(end + 1, &end, 16);
     snprintf(name, sizeof name, "at_%llx", address);
-    new GlobalVariable(strdup(name), (const void*)(uintptr_t)address, (size_t)size);
+    new GlobalVariable(strdup(name), (const void*)(uintptr_t)address, (size_t)size, false);
     text = *end ? end + 1 : end;
   }
 }
@@ -77,9 +77,9 @@ __attribute__((constructor)) static void register_variables() {
 #undef CUDAOPS_ENTRY
 #define CUDAOPS_ENTRY(index, text, ...) \
   static ::cudaops::Entry cudaops_entry_##index =                                                  \
-      ::cudaops::make_entry(::cudaops::standin::described_entry(index, &__VA_ARGS__), text, &__VA_ARGS__)
+      ::cudaops::make_entry(::cudaops::standin::described_entry(index, __VA_ARGS__), text, __VA_ARGS__)
 #undef CUDAOPS_GLOBAL
 #define CUDAOPS_GLOBAL(text, expression)                                                                       \
   static ::cudaops::GlobalVariable CUDAOPS_JOIN(cudaops_global_, __COUNTER__)(                                 \
       text, (const void*)__builtin_addressof(::cudaops::standin::described_variable(text, expression)),        \
-      sizeof(expression))
+      sizeof(expression), false)
