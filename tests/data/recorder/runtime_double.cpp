@@ -116,6 +116,9 @@ cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 bl
                                         cudaStream_t stream) {
   return cudaLaunchKernel(function, grid, block, args, bytes, stream);
 }
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* function, void** args) {
+  return cudaLaunchKernel(function, c->gridDim, c->blockDim, args, c->dynamicSmemBytes, c->stream);
+}
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   *kernel = (cudaKernel_t)function;
   return cudaSuccess;
