@@ -89,6 +89,8 @@ class Function:
     """Variables declared `static`: in device code the `__shared__` ones."""
     parameters: dict[str, str] = field(default_factory=dict)
     """Type text by parameter name."""
+    ran: bool = True
+    """False where no thread of the sample came to it: its counts are g++'s guesses then."""
 
     def type_of(self, name: str) -> str:
         """Type of an SSA name or variable, qualifiers stripped; empty where unknown."""
@@ -134,7 +136,8 @@ def parse(text: str) -> list[Function]:
         if start:
             if functions:
                 _fill(functions[-1], body)
-            functions.append(Function(start.group(1), start.group(2)))
+            ran = not line.endswith("(unlikely executed)")
+            functions.append(Function(start.group(1), start.group(2), ran=ran))
             body = []
         elif functions:
             body.append(line)

@@ -166,7 +166,7 @@ _SLACK = 0.05
 
 
 def _kernel_function(functions: tuple[Function, ...], kernel: str, *, rewritten: bool) -> Function:
-    """The baseline never ran where the rewrite's kernel did, and g++ guesses counts for it then."""
+    """The one that ran: of a rewrite and its baseline, or of overloads, only one did."""
     wanted, inside = _base(kernel), f"{NAMESPACE}::"
     named = [
         f for f in functions if _base(f.name) == wanted and f.name.startswith(inside) == rewritten
@@ -176,7 +176,7 @@ def _kernel_function(functions: tuple[Function, ...], kernel: str, *, rewritten:
             f"no IL of kernel {kernel!r} that ran",
             "report this program: the time model lost its kernel",
         )
-    return max(named, key=lambda f: next(iter(f.blocks.values())).count)
+    return max(named, key=lambda f: (f.ran, next(iter(f.blocks.values())).count))
 
 
 def _base(name: str) -> str:
@@ -194,7 +194,7 @@ def _callees(
     for _ in range(_CALL_DEPTH):
         before = dict(result)
         for function in theirs:
-            if next(iter(function.blocks.values())).count:
+            if function.ran and next(iter(function.blocks.values())).count:
                 result[function.name] = _callee(function, sites, before)
         if result == before:
             break
