@@ -235,5 +235,6 @@ def _must(command: list[str], folder: Path) -> None:
         first = next((line for line in text if "error" in line), text[0])
         raise_if_full(done.stderr, folder)
         raise SandboxUnavailable(
-            f"g++ cannot build the cpu executor's runtime: {first}", "install g++ 11 or newer"
+            f"g++ cannot build the cpu executor's runtime: {first}",
+            "if g++ is older than 11, install a newer one; else report this as a fault of cudaops",
         )

@@ -17,8 +17,10 @@ struct CUstream_st { int unused; };
 namespace cudaops {
 
 static cudaError_t last_error = cudaSuccess;
-static std::map<const void*, size_t> dynamic_limits;
-static std::map<uintptr_t, size_t> registered;
+static Lasting<std::map<const void*, size_t>> kept_limits CUDAOPS_LASTING;
+static std::map<const void*, size_t>& dynamic_limits = kept_limits.value;
+static Lasting<std::map<uintptr_t, size_t>> kept_registered CUDAOPS_LASTING;
+static std::map<uintptr_t, size_t>& registered = kept_registered.value;
 static std::recursive_mutex memory_lock;
 // Launches that were skipped took this long, as far as the program's events can see.
 double skipped_seconds = 0;

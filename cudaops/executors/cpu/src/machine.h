@@ -151,7 +151,16 @@ extern __thread Worker* worker;
 constexpr unsigned shared_marker = 16;  // bytes of the variables linked around the author's
 
 // Sorted by address; changes only between launches.
-extern std::vector<Allocation> allocations;
+// Made before the program's own objects and never destroyed: these may still call at exit.
+template <class T>
+union Lasting {
+  T value;
+  Lasting() : value() {}
+  ~Lasting() {}
+};
+#define CUDAOPS_LASTING __attribute__((init_priority(102)))
+
+extern std::vector<Allocation>& allocations;
 // Begins `shift` bytes, a multiple of 256, earlier than where it would end at inaccessible memory.
 Allocation* allocate(size_t size, Memory kind, int number, size_t shift = 0);
 bool release(uintptr_t begin);

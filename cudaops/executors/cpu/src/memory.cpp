@@ -13,7 +13,8 @@
 
 namespace cudaops {
 
-std::vector<Allocation> allocations;
+static Lasting<std::vector<Allocation>> lasting_allocations CUDAOPS_LASTING;
+std::vector<Allocation>& allocations = lasting_allocations.value;
 static uint64_t memory_generation = 1;
 static int created = 0;
 static uint64_t version = 1;
