@@ -18,6 +18,7 @@ from cudaops.domain.program import (
     Problem,
     Program,
     SourceFile,
+    first_site,
 )
 from cudaops.errors import InputError
 from cudaops.program.compilation import options_from, own_folders
@@ -90,7 +91,7 @@ def load_unit(path: Path, root: Path, folders: Sequence[Path] = ()) -> Program:
     headers = _Headers(root, [p.resolve() for p in folders])
     _collect(path.resolve(), read_source(path), found, external, headers)
     files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
-    return parse_files(path.stem, files, tuple(external))
+    return parse_files(path.stem, files, tuple(external), of_build=True)
 
 
 def parse_files(
@@ -100,16 +101,25 @@ def parse_files(
     build: Build | None = None,
     problem: Problem | None = None,
     application: Application | None = None,
+    *,
+    of_build: bool = False,
 ) -> Program:
     """Parse files that are already read, the main file first. `external`: quoted includes that are
-    not local. Never fails: what is not there is absent from the Program."""
+    not local; `of_build`: they are of one, which is not known yet. Of a build's callers launches of
+    the others' kernels are taken alone. Never fails: what is not there is absent from the Program.
+    """
     aliases = frozenset(a for f in files for a in space_aliases(lex(byte_text(f.text))))
-    read = [_FileFacts(f.path, outline(byte_text(f.text), aliases)) for f in files]
+    everything = [_FileFacts(f.path, outline(byte_text(f.text), aliases)) for f in files]
+    beside = () if build is None else build.callers
+    read = [facts for facts in everything if facts.path not in beside]
     kernels = tuple(k for facts in read for k in facts.kernels())
     names = {k.name for k in kernels}
     sites: list[LaunchSite] = []
-    for facts in read:
-        sites += facts.launches(len(sites), names)
+    for facts in everything:
+        first = first_site(facts.path) if of_build or build is not None else len(sites)
+        found = facts.launches(first, names)
+        own = {k.name for k in facts.kernels()} if facts.path in beside else set()
+        sites += [s for s in found if facts.path not in beside or s.kernel in names - own]
     lexed = [facts.lexed for facts in read]
     return Program(
         root_name=root_name,
@@ -123,9 +133,7 @@ def parse_files(
         kernels=kernels,
         global_variables=tuple(v for facts in read for v in facts.global_variables()),
         launches=tuple(sites),
-        limits=find_limits(
-            [(f.path, facts.outline) for f, facts in zip(files, read, strict=True)], kernels
-        ),
+        limits=find_limits([(facts.path, facts.outline) for facts in read], kernels),
         build=build,
         problem=problem,
         application=application,
@@ -223,7 +231,7 @@ def require_kernels(path: Path | str, program: Program) -> None:
     if not program.launches:
         missing = "add a launch"
         if program.build is not None:
-            missing = "launched from another file of the build? Launch it from a function beside it"
+            missing = "no other file of the build launches one of its kernels by name either"
         why = _limit(program, "a launch") or missing
         raise InputError(f"{path}: no kernel is launched with `<<<grid, block>>>` ({why})")
 

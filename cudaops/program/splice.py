@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise, zip_longest
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cudaops.domain.program import Kernel, LaunchSite, Program, SourceFile
@@ -26,7 +27,7 @@ from cudaops.program.lexing import (
     plain_text,
 )
 from cudaops.program.macros import launches_written_out
-from cudaops.program.outline import Outline, outline, space_aliases
+from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite
 from cudaops.program.wrapper import (
@@ -34,8 +35,10 @@ from cudaops.program.wrapper import (
     NAMESPACE_PREFIX,
     Fence,
     Guard,
+    declaration_text,
     dispatch_name,
     dispatch_text,
+    forwardable,
     helpers_text,
     namespace_name,
     packed_name,
@@ -63,18 +66,24 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     program, target = _written_out(program, target)
     wanted = _instances(program, target, callees)
     place = _Place.of(program, target, wanted)
-    facts = _facts(program, place.file)
     includes = _missing_includes(program, rewrite)
     guard = _guard(program, target, wanted)
-    edits = [_insertion(facts, place, _block(place, target, rewrite, guard, includes))]
-    edits += [
-        Edit(site.start_byte, launch.open_paren + 1, _call(facts, site, launch, target, place))
-        for site, launch in place.replaced
-    ]
-    if not place.is_global:
-        top = 3 if facts.lexed.text.startswith(_BYTE_ORDER_MARK) else 0
-        edits.append(Edit(top, top, includes))
-    return _with_texts(program, {place.file: plain_text(apply_edits(facts.lexed.text, edits))})
+    texts = {}
+    for path in dict.fromkeys((place.file, *place.declared, *(s.file for s, _ in place.replaced))):
+        facts = _facts(program, path)
+        edits = [
+            Edit(site.start_byte, launch.open_paren + 1, _call(facts, site, launch, target, place))
+            for site, launch in place.replaced
+            if site.file == path
+        ]
+        edits += [_declaration(facts, item, target) for item in place.declared.get(path, ())]
+        if path == place.file:
+            edits.append(_insertion(facts, place, _block(place, target, rewrite, guard, includes)))
+            if not place.is_global:
+                top = 3 if facts.lexed.text.startswith(_BYTE_ORDER_MARK) else 0
+                edits.append(Edit(top, top, includes))
+        texts[path] = plain_text(apply_edits(facts.lexed.text, edits))
+    return _with_texts(program, texts)
 
 
 def _with_texts(program: Program, texts: Mapping[str, str]) -> Program:
@@ -98,9 +107,11 @@ def can_be_replaced(program: Program, kernel: str) -> bool:
     if program.application is not None:
         return True
     written, target = _written_out(program, program.kernel(kernel))
-    return any(_is_replaced(written, site, target, ()) for site in written.launches) or bool(
-        _through_pointers(written, target)
-    )
+    try:
+        _Place.of(written, target, ())
+    except InputError:
+        return False
+    return True
 
 
 def _written_out(program: Program, kernel: Kernel) -> tuple[Program, Kernel]:
@@ -218,12 +229,19 @@ class _Place(NamedTuple):
     replaced: tuple[tuple[LaunchSite, Launch], ...]
     through_pointers: bool = False
     """None of them names the kernel: which one it is shows when the program runs."""
+    declared: Mapping[str, Sequence[Item]] = MappingProxyType({})
+    """Declarations of the kernel by file, where others than its own launch it: what is generated
+    is declared behind each of them."""
 
     @staticmethod
     def of(program: Program, kernel: Kernel, wanted: Sequence[str]) -> _Place:
-        """Right after the kernel where its launches follow in the same file, else before the
-        declaration that holds the first launch."""
+        """Right after the kernel where its launches follow in the same file, or stand in files that
+        see it declared; else before the declaration that holds the first launch."""
         sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
+        declared = _declarations(program, kernel)
+        apart = bool(declared) and any(s.file != kernel.file for s in sites)
+        if not apart:
+            sites = _without_callers(program, kernel, sites)
         through = [] if sites else _through_pointers(program, kernel)
         sites = sites or through
         if not sites:
@@ -231,13 +249,17 @@ class _Place(NamedTuple):
                 f"no launch of `{kernel.name}` names it directly, so none can be replaced; "
                 "write `kernel<<<grid, block>>>(..)` at the launch"
             )
-        path = sites[0].file
+        path = kernel.file if apart else sites[0].file
         facts = _facts(program, path)
-        here = [s for s in sites if s.file == path]
+        here = sites if apart else [s for s in sites if s.file == path]
         first = min(s.enclosing_start_byte for s in here)
-        after = kernel.file == path and kernel.end_byte <= first
+        after = apart or (kernel.file == path and kernel.end_byte <= first)
         holder = facts.item_at(kernel.start_byte if after else here[0].start_byte)
-        launches = {launch.start: launch for launch in find_launches(facts.lexed)}
+        launches = {
+            (one, launch.start): launch
+            for one in {s.file for s in here}
+            for launch in find_launches(_facts(program, one).lexed)
+        }
         return _Place(
             file=path,
             offset=kernel.end_byte if after else first,
@@ -245,9 +267,44 @@ class _Place(NamedTuple):
             is_global=holder is None or holder.is_global,
             in_linkage_block=holder is not None and holder.in_linkage_block,
             namespaces=() if holder is None else holder.namespaces,
-            replaced=tuple((s, launches[s.start_byte]) for s in here),
+            replaced=tuple((s, launches[s.file, s.start_byte]) for s in here),
             through_pointers=bool(through),
+            declared=declared if apart else {},
         )
+
+
+def _declarations(program: Program, kernel: Kernel) -> dict[str, list[Item]]:
+    """Where a kernel of a build is declared that other files may launch: by path, none where only
+    its own does."""
+    facts = _facts(program, kernel.file)
+    holder = facts.item_at(kernel.start_byte)
+    inside = holder is None or holder.specifiers & {"static", "inline", "__forceinline__"}
+    alike = sum(k.qualified_name == kernel.qualified_name for k in program.kernels)
+    if program.build is None or kernel.template_parameters or inside or alike > 1:
+        return {}
+    found: dict[str, list[Item]] = {}
+    for file in program.files:
+        facts = _facts(program, file.path)
+        for item in kernel_declarations(facts):
+            _, names = forwardable(_inside(facts, item.parameters) or "")
+            if (item.qualified_name, len(names)) == (kernel.qualified_name, len(kernel.parameters)):
+                found.setdefault(file.path, []).append(item)
+    return found
+
+
+def _without_callers(
+    program: Program, kernel: Kernel, sites: Sequence[LaunchSite]
+) -> list[LaunchSite]:
+    """Launches that see the kernel itself. Raises InputError where there are only others."""
+    callers = () if program.build is None else program.build.callers
+    kept = [s for s in sites if s.file not in callers]
+    if sites and not kept:
+        why = "is a template" if kernel.template_parameters else "shows no declaration of its own"
+        raise InputError(
+            f"{sites[0].file}:{sites[0].line} launches `{kernel.name}`, which {why} and is defined "
+            f"in {kernel.file}: put a function that launches it beside it, and call that"
+        )
+    return kept
 
 
 def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
@@ -316,6 +373,14 @@ def _guard(program: Program, kernel: Kernel, wanted: Sequence[str]) -> Guard:
     return Guard(tuple(template_arguments(f"<{w}>") for w in wanted))
 
 
+def _declaration(facts: Outline, item: Item, kernel: Kernel) -> Edit:
+    """What is generated, declared behind a declaration of the kernel."""
+    text = declaration_text(kernel, _inside(facts, item.parameters) or "")
+    if item.in_linkage_block:
+        text = f'extern "C++" {{ {text} }}'
+    return Edit(item.end, item.end, byte_text(f"\n{text}"))
+
+
 def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
     """The block on lines of its own."""
     if not place.after_kernel:
@@ -328,7 +393,10 @@ def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
 def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str) -> str:
     """The inserted bytes: the rewrite's device code in its namespace, then the wrapper."""
     together = any(launch.name == TOGETHER for _, launch in place.replaced)
-    wrapper = wrapper_text(kernel, *_signature(kernel), rewrite, guard, together=together)
+    exported = bool(place.declared)
+    wrapper = wrapper_text(
+        kernel, *_signature(kernel), rewrite, guard, together=together, is_exported=exported
+    )
     if place.through_pointers:
         wrapper += dispatch_text(kernel)
     if packed := sorted({launch.name for _, launch in place.replaced if launch.packed}):

@@ -105,11 +105,10 @@ def project_tools(cache: Path, build: Build = "plain") -> Tools:
     toolchain = find_toolchain()
     nvcc = shutil.which("nvcc") or ""
 
-    def config(tree: Path, main: str) -> DriverConfig:
+    def config(tree: Path) -> DriverConfig:
         return DriverConfig(
             for_gpu=False,
             tree=str(tree),
-            target=main,
             nvcc=nvcc,
             gxx=toolchain.gxx,
             compile_flags=compile_flags(build),

@@ -238,11 +238,10 @@ def project_tools(cache: Path, sm_arch: str, *, recorded: bool) -> Tools:
         if (found := next((n for n in names if (home / n).is_dir()), None)) is not None
     }
 
-    def config(tree: Path, main: str) -> DriverConfig:
+    def config(tree: Path) -> DriverConfig:
         return DriverConfig(
             for_gpu=True,
             tree=str(tree),
-            target=main,
             nvcc=str(nvcc),
             sm_arch=sm_arch,
             recorder=linked,

@@ -1,7 +1,7 @@
 """A copy of an author's tree in which their own build command runs, and runs again for a candidate.
 
     <cache>/project-5f0c.../tree.tar      what the author's tree held
-            projecttree-91ab.../tree/     the same, built: one for each command, target and kind
+            projecttree-91ab.../tree/     the same, built: one for each command and kind
             projectprogram-77de.../       a program that came of it, with its shared libraries
 
 Nothing of the author's is written to. A candidate's files replace the author's in the built tree,
@@ -23,6 +23,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,17 +32,19 @@ from pydantic import ValidationError
 from cudaops.cuda.nvcc_line import NvccLine, Option, read_nvcc_line
 from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed
-from cudaops.domain.program import Build, Program
+from cudaops.domain.program import Build, Program, SourceFile
 from cudaops.errors import InputError
 from cudaops.executors.isolation.phases import GIB, Confinement, limits_of
 from cudaops.executors.isolation.places import is_everybodys
 from cudaops.executors.process import Finished, python_path, run_bounded
 from cudaops.executors.project.driver import CONFIG, FOLDER, LOG, PROGRAMS, DriverConfig
 from cudaops.executors.untrusted_files import UntrustedFileError, copy_untrusted
-from cudaops.program.parse import load_unit
+from cudaops.program.lexing import byte_text, lex
+from cudaops.program.outline import Item, kernel_declarations, outline, space_aliases
+from cudaops.program.parse import load_unit, parse_files
 from cudaops.storage import Entry, Facts, entry_of, locked, make_once, raise_if_full, used
 
-FORMAT = 2
+FORMAT = 3
 """Of what is kept; part of every key."""
 BUILD_TIMEOUT_S = 1800.0
 """Of the whole command, from nothing."""
@@ -76,8 +79,8 @@ class Tools(NamedTuple):
 
     kind: str
     """With versions and flags: another one builds another tree."""
-    config: Callable[[Path, str], DriverConfig]
-    """Of a tree and its main file."""
+    config: Callable[[Path], DriverConfig]
+    """Of a tree."""
     reads: tuple[Path, ...]
     """What it needs beside the tree and the system's."""
     toolkit: Mapping[str, Path]
@@ -192,16 +195,18 @@ class BuiltTree:
     """One tree, held by whoever builds in it."""
 
     def __init__(self, cache: Path, build: Build, main: str, tools: Tools) -> None:
-        """`main`: path of the main file in the tree; its launch sites are the program's."""
+        """`main`: path of the main file in the tree."""
         self.build = build
         self.tools = tools
         self.main = main
-        content = (FORMAT, build.tree_sha256, build.command, main, tools.kind)
+        content = (FORMAT, build.tree_sha256, build.command, tools.kind)
         self._entry = entry_of(cache.absolute(), "projecttree", *content)
         self.root = self._entry.folder / "tree"
         self._mark = self._entry.folder / "building"
         self._originals = self._entry.folder / "originals"
         """The author's files that another text stands in for, or did."""
+        self._touched = self._entry.folder / "touched"
+        """Names of the files that an earlier build compiled with such texts, one a line."""
         self._begun = 0
 
     @property
@@ -222,7 +227,7 @@ class BuiltTree:
         self._mark.touch()
         wanted: dict[str, str | bytes] = {**self._replaced(texts), **texts}
         if self._write(wanted):
-            os.utime(self.root / self.main)  # for a command that does not know of its headers
+            self._touch()
         self._place_driver()
         self._begun = len(self.log())
         done = self._run()
@@ -290,11 +295,21 @@ class BuiltTree:
             changed = True
         return changed
 
+    def _touch(self) -> None:
+        """Make files newer that are compiled with texts that changed, or were in an earlier build,
+        for a command that does not know of their headers."""
+        known = self._touched.read_text("utf-8").splitlines() if self._touched.is_file() else []
+        names = list(dict.fromkeys([*known, self.main, *self.build.callers]))
+        for name in names:
+            if (self.root / name).is_file():
+                os.utime(self.root / name)
+        self._touched.write_text("".join(f"{name}\n" for name in names), "utf-8")
+
     def _place_driver(self) -> None:
         own = self.root / FOLDER
         programs = own / PROGRAMS
         programs.mkdir(parents=True, exist_ok=True)
-        config = self.tools.config(self.root, self.main)
+        config = self.tools.config(self.root)
         (own / CONFIG).write_text(json.dumps(config._asdict()), "utf-8")
         for name, folder in self.tools.toolkit.items():
             link = own / name
@@ -399,12 +414,16 @@ def open_project(
         log = tree.log()
         if done.exit_code != 0 or done.timed_out:
             raise InputError(tree.failure(done))
-        compiled = _compilation(tree, name, log)
+        units = _Units(tree.root, log)
+        unit = units.of(name)
         run = _run_of(tree, executable, log)
-        options = _in_tree(compiled, tree.root)
-        program = load_unit(tree.root / compiled.source, tree.root, _folders(compiled))
-    build = build.model_copy(update={**run, "options": options})
-    return program.model_copy(update={"build": build})
+        callers = tuple(units.callers(unit.program))
+        options = _in_tree(unit.compiled, tree.root)
+    build = build.model_copy(
+        update={**run, "options": options, "callers": tuple(f.path for f in callers)}
+    )
+    program, files = unit.program, (*unit.program.files, *callers)
+    return parse_files(program.root_name, files, program.system_includes, build)
 
 
 class _Compilation(NamedTuple):
@@ -414,23 +433,93 @@ class _Compilation(NamedTuple):
     line: NvccLine
 
 
-def _compilation(tree: BuiltTree, name: str, log: Sequence[Note]) -> _Compilation:
-    """How the file that the user named is compiled: itself, or the first that includes it."""
-    found = list(_compilations(tree.root, log))
-    if not found:
-        raise InputError(
-            "the build asked no nvcc that cudaops could see to compile anything; let it call nvcc "
-            "by its name, or as $NVCC or $CUDA_HOME/bin/nvcc"
-        )
-    for one in found:
-        if one.source == name:
-            return one
-    for one in found:
-        unit = load_unit(tree.root / one.source, tree.root, _folders(one))
-        if any(f.path == name for f in unit.files):
-            return one
-    compiled = ", ".join(dict.fromkeys(one.source for one in found))
-    raise InputError(f"the build does not compile {name}; nvcc compiled {compiled}")
+class _Unit(NamedTuple):
+    """A file that the build compiles, with what it includes."""
+
+    compiled: _Compilation
+    program: Program
+
+    def launches(self) -> set[str]:
+        """Names of what it launches."""
+        return {site.kernel for site in self.program.launches}
+
+    def kernels(self) -> set[str]:
+        """Names of those that it defines."""
+        return {kernel.name for kernel in self.program.kernels}
+
+    def declared(self) -> dict[str, tuple[Item, ...]]:
+        """Kernels that each of its files declares, by path."""
+        texts = {file.path: byte_text(file.text) for file in self.program.files}
+        aliases = frozenset(a for text in texts.values() for a in space_aliases(lex(text)))
+        return {path: kernel_declarations(outline(raw, aliases)) for path, raw in texts.items()}
+
+
+class _Units:
+    """All that nvcc compiled in a build, the last first."""
+
+    def __init__(self, root: Path, log: Sequence[Note]) -> None:
+        self._root = root
+        self._read: dict[str, _Unit] = {}
+        self._compiled = {one.source: one for one in reversed(list(_compilations(root, log)))}
+        if not self._compiled:
+            raise InputError(
+                "the build asked no nvcc that cudaops could see to compile anything; let it call "
+                "nvcc by its name, or as $NVCC or $CUDA_HOME/bin/nvcc"
+            )
+
+    def __iter__(self) -> Iterator[_Unit]:
+        return map(self._unit, reversed(self._compiled))
+
+    def _unit(self, source: str) -> _Unit:
+        if source not in self._read:
+            one = self._compiled[source]
+            program = load_unit(self._root / source, self._root, _folders(one))
+            self._read[source] = _Unit(one, program)
+        return self._read[source]
+
+    def of(self, name: str) -> _Unit:
+        """The file that the user named, or one that includes it: that in which the kernels are
+        which it launches, or which are launched of it."""
+        found = [unit for unit in self if any(f.path == name for f in unit.program.files)]
+        if name in self._compiled:
+            found = [self._unit(name)]
+        if not found:
+            compiled = ", ".join(reversed(self._compiled))
+            raise InputError(f"the build does not compile {name}; nvcc compiled {compiled}")
+        for unit in found:
+            if {k.name for k in unit.program.kernels if k.file == name} & unit.launches():
+                return unit
+        everything: set[str] = set().union(*(unit.launches() for unit in found))
+        launched = {s.kernel for u in found for s in u.program.launches if s.file == name}
+        launched = launched or everything
+        for unit in chain(found, self):
+            own = unit.kernels()
+            if own & launched or (unit in found and own & self._launched_beside(unit)):
+                return unit
+        return found[0]
+
+    def _launched_beside(self, unit: _Unit) -> set[str]:
+        """Kernels that files launch which do not define them."""
+        others = (other for other in self if other is not unit)
+        return {kernel for other in others for kernel in other.launches() - other.kernels()}
+
+    def callers(self, program: Program) -> Iterator[SourceFile]:
+        """Files that are none of the program's and whose own launch its kernels, or declare them
+        there."""
+        taken = {file.path for file in program.files}
+        known = {kernel.qualified_name: kernel.name for kernel in program.kernels}
+        for unit in self:
+            kernels = (unit.launches() - unit.kernels()) & set(known.values())
+            declared = unit.declared() if kernels else {}
+            named = {one for names in declared.values() for one in names}
+            # Another file's kernel may be called the same in another namespace.
+            kernels -= {item.name for item in named if item.qualified_name not in known}
+            for file in unit.program.files if kernels else ():
+                launched = {s.kernel for s in unit.program.launches if s.file == file.path}
+                launched |= {item.name for item in declared[file.path]}
+                if kernels & launched and file.path not in taken:
+                    taken.add(file.path)
+                    yield file
 
 
 def _compilations(root: Path, log: Sequence[Note]) -> Iterator[_Compilation]:
