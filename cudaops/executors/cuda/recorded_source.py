@@ -47,10 +47,12 @@ def recorded_source(program: Program) -> RecordedSource:
 def recorded_in_place(program: Program) -> dict[str, str]:
     """For an author's own build: texts by their place in the tree. The main file, and others that
     launch its kernels, include their rewritten selves, which stand beside them; headers of the
-    recorder stand in the tree's root."""
+    recorder stand in the tree's root. Of all files as one program any may be compiled by itself."""
     made = recorded_files(program, MAIN, "cuda")
     begin, _, variables = made.pop(MAIN).split("\n", 2)
-    callers = () if program.build is None else program.build.callers
+    assert program.build is not None
+    everything = [f.path for f in program.files if f.path != program.main_path]
+    callers = program.build.callers if program.build.source else everything
     for name in (program.main_path, *callers):
         path, text = PurePosixPath(name), made[name]
         if name != program.main_path and text == program.file(name).text:

@@ -393,17 +393,23 @@ def _executable(path: Path, command: str) -> None:
 
 
 def open_project(
-    cache: Path, folder: Path, source: Path, command: str, executable: str | None, tools: Tools
+    cache: Path,
+    folder: Path,
+    source: Path | None,
+    command: str,
+    executable: str | None,
+    tools: Tools,
 ) -> Program:
     """Build the author's tree, and read the file that is worked on as the build compiles it.
 
-    `folder`: the tree, in which `command` is run; `source`: a file in it; `executable`: what is run
-    of it, None where the build links one alone. Raises InputError, one line, for what is wrong.
+    `folder`: the tree, in which `command` is run; `source`: a file in it, None for all as one
+    program, to be run and no more; `executable`: what is run of it, None where the build links one
+    alone. Raises InputError, one line, for what is wrong.
     """
-    folder, source = folder.resolve(), source.resolve()
-    if not source.is_relative_to(folder):
+    folder, source = folder.resolve(), None if source is None else source.resolve()
+    if source is not None and not source.is_relative_to(folder):
         raise InputError(f"{source} is not in {folder}; start cudaops in your project's folder")
-    name = source.relative_to(folder).as_posix()
+    name = "" if source is None else source.relative_to(folder).as_posix()
     taken = take_snapshot(cache, folder)
     build = Build(
         tree_sha256=taken.sha256, snapshot=str(taken.archive), command=command, source=name
@@ -415,15 +421,22 @@ def open_project(
         if done.exit_code != 0 or done.timed_out:
             raise InputError(tree.failure(done))
         units = _Units(tree.root, log)
-        unit = units.of(name)
+        unit = units.of(name) if name else next(iter(units))
         run = _run_of(tree, executable, log)
-        callers = tuple(units.callers(unit.program))
+        callers = tuple(units.callers(unit.program)) if name else ()
+        others = callers if name else tuple(units.files_beside(unit.program))
         options = _in_tree(unit.compiled, tree.root)
     build = build.model_copy(
         update={**run, "options": options, "callers": tuple(f.path for f in callers)}
     )
-    program, files = unit.program, (*unit.program.files, *callers)
-    return parse_files(program.root_name, files, program.system_includes, build)
+    program, files = unit.program, (*unit.program.files, *others)
+    found = parse_files(program.root_name, files, program.system_includes, build)
+    if name:
+        return found
+    # What one file defines is not to be named in another.
+    known = {kernel.name for kernel in found.kernels}
+    launches = tuple(site for site in found.launches if site.kernel in known)
+    return found.model_copy(update={"global_variables": (), "launches": launches})
 
 
 class _Compilation(NamedTuple):
@@ -502,6 +515,14 @@ class _Units:
         """Kernels that files launch which do not define them."""
         others = (other for other in self if other is not unit)
         return {kernel for other in others for kernel in other.launches() - other.kernels()}
+
+    def files_beside(self, program: Program) -> Iterator[SourceFile]:
+        """Files that are none of the program's."""
+        taken = {file.path for file in program.files}
+        for file in chain.from_iterable(unit.program.files for unit in self):
+            if file.path not in taken:
+                taken.add(file.path)
+                yield file
 
     def callers(self, program: Program) -> Iterator[SourceFile]:
         """Files that are none of the program's and whose own launch its kernels, or declare them

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.cli.boundary import run_command
 from cudaops.domain.execution import Captured, CompileFailed, ProgramRan, Unit
 from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
@@ -22,6 +25,7 @@ from cudaops.executors.cpu.report import read_report
 from cudaops.executors.cuda.build import GpuBuilder, project_tools
 from cudaops.executors.process import Finished
 from cudaops.executors.project.tree import BuiltTree, build_failure, open_project
+from cudaops.graph.placing import source_file
 from cudaops.program.front_end import kernel_form
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
@@ -202,6 +206,36 @@ def test_a_rewrite_stands_in_for_launches_of_other_files_and_is_taken_out_again(
     assert printed_by(cpu_executor, patched) == author
     subprocess.run(["patch", "-R", "-p1", "-i", "best.patch"], cwd=folder, check=True)
     assert {p: p.read_bytes() for p in before} == before
+
+
+@pytest.mark.parametrize("kernel", [None, "scale"])
+def test_no_file_named_lists_launches_and_takes_the_dearest_kernels(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kernel: str | None,
+) -> None:
+    folder = Path(shutil.copytree(PROJECTS / "apart", tmp_path / "apart"))
+    monkeypatch.chdir(folder)
+    named = [] if kernel is None else ["--kernel", kernel]
+    words = ["profile", "--build", "make", "--run", "./app", "--executor", "cpu", "--json", *named]
+    code = run_command(words)
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    assert json.loads(told.out)["verdict"]
+    assert re.search(r"^  rowsum  src/kernels\.cu  2x  +\d+\.\d %$", told.err, re.MULTILINE)
+    assert re.search(r"^  scale   src/kernels\.cu  1x  +\d+\.\d %$", told.err, re.MULTILINE)
+    assert f"cudaops: working on {kernel or 'rowsum'} in src/kernels.cu\n" in told.err
+
+
+def test_a_folder_stands_for_its_only_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no \.cu file; name the \.cu file"):
+        source_file(tmp_path)
+    (tmp_path / "one.cu").touch()
+    assert source_file(tmp_path) == tmp_path / "one.cu"
+    (tmp_path / "two.cu").touch()
+    with pytest.raises(InputError, match=r"holds one\.cu, two\.cu; name the \.cu file"):
+        source_file(tmp_path)
 
 
 SUMS = """(const float *a, float *s, int rows, int cols) {
