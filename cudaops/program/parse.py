@@ -26,7 +26,7 @@ from cudaops.program.launches import Launch, Part, find_launches, joined
 from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
 from cudaops.program.macros import resolve_launched
-from cudaops.program.outline import Item, Outline, outline, space_aliases
+from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
 from cudaops.program.signature import read_parameters, read_template_parameters
 
 MAX_BYTES = 5_000_000
@@ -138,6 +138,32 @@ def parse_files(
         problem=problem,
         application=application,
     )
+
+
+def callers_of(program: Program, units: Iterable[Program]) -> tuple[SourceFile, ...]:
+    """Files of a build's other `units` that are none of the program's and whose own launch its
+    kernels, or declare them for who does."""
+    found = {file.path: file for file in program.files}
+    known = {kernel.qualified_name: kernel.name for kernel in program.kernels}
+    for unit in units:
+        kernels = {site.kernel for site in unit.launches} - {k.name for k in unit.kernels}
+        kernels &= set(known.values())
+        declared = _declared(unit) if kernels else {}
+        named = {item for items in declared.values() for item in items}
+        # Another file's kernel may be called the same in another namespace.
+        kernels -= {item.name for item in named if item.qualified_name not in known}
+        for file in unit.files if kernels else ():
+            launched = {s.kernel for s in unit.launches if s.file == file.path}
+            if kernels & (launched | {item.name for item in declared[file.path]}):
+                found.setdefault(file.path, file)
+    return tuple(found.values())[len(program.files) :]
+
+
+def _declared(program: Program) -> dict[str, tuple[Item, ...]]:
+    """Kernels that each file declares, by path."""
+    texts = {file.path: byte_text(file.text) for file in program.files}
+    aliases = frozenset(a for text in texts.values() for a in space_aliases(lex(text)))
+    return {path: kernel_declarations(outline(raw, aliases)) for path, raw in texts.items()}
 
 
 def read_source(path: Path, *, may_be_empty: bool = False) -> str:

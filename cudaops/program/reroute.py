@@ -129,8 +129,7 @@ class _Rewriter:
                 if launch.packed:
                     edits += self._packed(site, launch)
                     continue
-                text = self._rerouted(site, launch, lexed)
-                edits.append(Edit(launch.start, launch.open_paren, text))
+                edits += self._rerouted(site, launch, lexed)
         return edits
 
     def _packed(self, site: LaunchSite, launch: Launch) -> list[Edit]:
@@ -140,22 +139,32 @@ class _Rewriter:
         text = f"{self.shim}::{PACKED[launch.name]}({site.index}, "
         return [Edit(launch.start, launch.open_paren + 1, text)]
 
-    def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> str:
+    def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
         parts = [_one_line(lexed, p.start, p.end) for p in launch.geometry]
         parts[:2] = [f"dim3{p}" if p.startswith("{") else p for p in parts[:2]]
         callee = self._named(_one_line(lexed, *launch.callee), site)
         known = site.kernel in self.overloads
         name = f"#{launch.name}" if launch.macro_parameter and not known else f'"{site.kernel}"'
-        call = f"{self.shim}::launch({site.index}, {name}, {', '.join(parts)})"
-        call += self._clusters(site)
+        begin = f"{self.shim}::launch({site.index}, {name}, "
+        call = ")" + self._clusters(site)
         if self._must_deduce(site, launch):
             instance = self._instance(site, launch)
             deduced = _DEDUCED[self.dialect].replace("CALLEE", callee)
             call += f".of({instance})" if instance else deduced
         else:
             call += f".of({callee})"
+        if launch.between is not None:
+            first, last = launch.between
+            after = "\n" * lexed.text.count("\n", last, launch.open_paren)
+            before = "\n" * lexed.text.count("\n", launch.start, first)
+            return [
+                Edit(launch.start, first, begin + before),
+                Edit(last, launch.open_paren, call + after),
+            ]
+        call = f"{begin}{', '.join(parts)}{call}"
         lines = lexed.text.count("\n", launch.start, launch.open_paren)
-        return call + ("\n" if launch.directive is None else "\\\n") * lines
+        text = call + ("\n" if launch.directive is None else "\\\n") * lines
+        return [Edit(launch.start, launch.open_paren, text)]
 
     def _clusters(self, site: LaunchSite) -> str:
         """What a processor is told of a kernel that has clusters; a GPU has it compiled in."""

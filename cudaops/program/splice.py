@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise, zip_longest
+from itertools import islice, pairwise, zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -72,9 +72,10 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     for path in dict.fromkeys((place.file, *place.declared, *(s.file for s, _ in place.replaced))):
         facts = _facts(program, path)
         edits = [
-            Edit(site.start_byte, launch.open_paren + 1, _call(facts, site, launch, target, place))
+            edit
             for site, launch in place.replaced
             if site.file == path
+            for edit in _calls(facts, site, launch, target, place)
         ]
         edits += [_declaration(facts, item, target) for item in place.declared.get(path, ())]
         if path == place.file:
@@ -245,9 +246,11 @@ class _Place(NamedTuple):
         through = [] if sites else _through_pointers(program, kernel)
         sites = sites or through
         if not sites:
+            known = (s for s in program.launches if s.kernel == kernel.name)
+            where = "".join(f" ({s.file}:{s.line}: `{s.callee}<<<..>>>`)" for s in islice(known, 1))
             raise InputError(
-                f"no launch of `{kernel.name}` names it directly, so none can be replaced; "
-                "write `kernel<<<grid, block>>>(..)` at the launch"
+                f"no launch of `{kernel.name}` names it directly{where}, so none can be replaced; "
+                f"write `{kernel.name}<<<grid, block>>>(..)` at the launch"
             )
         path = kernel.file if apart else sites[0].file
         facts = _facts(program, path)
@@ -464,21 +467,52 @@ def _missing_includes(program: Program, rewrite: Rewrite) -> str:
     )
 
 
+def _calls(
+    facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place
+) -> list[Edit]:
+    """What stands for `kernel<<<...>>>(`: where directives choose the geometry, around them."""
+    if launch.between is None:
+        text = _call(facts, site, launch, kernel, place)
+        return [Edit(site.start_byte, launch.open_paren + 1, text)]
+    if place.through_pointers:
+        raise InputError(
+            f"{site.file}:{site.line}: directives stand between <<< and >>> of a launch through a "
+            f"pointer; write `{kernel.name}<<<grid, block>>>(..)` on a line of its own"
+        )
+    name = _wrapper_at(facts, launch, kernel, place)
+    begin = (
+        "[](dim3 grid_, dim3 block_, size_t smem_ = 0, cudaStream_t stream_ = 0) { "
+        f"return [=](auto... given_) {{ {name}(grid_, block_, smem_, stream_, given_...); }}; }}("
+    )
+    return [
+        Edit(site.start_byte, launch.between.start, begin),
+        Edit(launch.between.end, launch.open_paren, ")"),
+    ]
+
+
 def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place) -> str:
-    """What stands for `kernel<<<...>>>(`."""
+    """What stands for `kernel<<<...>>>(` in one piece."""
     text = facts.lexed.text
     parts = [text[p.start : p.end] for p in launch.geometry]
     parts += ["0"] * (4 - len(parts))
-    arguments = text[launch.template.start : launch.template.end] if launch.template else None
     callee = text[launch.callee.start : launch.callee.end]
     if launch.packed:
         return f"{_spelled(kernel.name, kernel, place, packed_name(kernel, launch.name))}("
     if place.through_pointers:
         dispatch = _spelled(kernel.name, kernel, place, dispatch_name(kernel))
         return f"{dispatch}({', '.join([callee, *parts])}" + (", " if site.args else "")
-    name = _spelled(callee, kernel, place, wrapper_name(kernel))
-    name += "" if arguments is None else f"<{arguments}>"
+    name = _wrapper_at(facts, launch, kernel, place)
     return f"{name}({', '.join(parts)}" + (", " if site.args else "")
+
+
+def _wrapper_at(facts: Outline, launch: Launch, kernel: Kernel, place: _Place) -> str:
+    """The wrapper, with the template arguments that the launch spells."""
+    text = facts.lexed.text
+    callee = text[launch.callee.start : launch.callee.end]
+    name = _spelled(callee, kernel, place, wrapper_name(kernel))
+    if launch.template is None:
+        return name
+    return f"{name}<{text[launch.template.start : launch.template.end]}>"
 
 
 def _spelled(callee: str, kernel: Kernel, place: _Place, function: str) -> str:

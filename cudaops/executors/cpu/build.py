@@ -37,7 +37,8 @@ from cudaops.executors.cpu.toolchain import (
 from cudaops.executors.cuda.toolchain import library_flags
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.executors.project.driver import DriverConfig
-from cudaops.executors.project.tree import Tools, project_program
+from cudaops.executors.project.products import project_program
+from cudaops.executors.project.tree import Tools
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments

@@ -55,7 +55,8 @@ from cudaops.executors.isolation.phases import Confinement, Phase
 from cudaops.executors.isolation.places import interpreter
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.executors.project.driver import DriverConfig
-from cudaops.executors.project.tree import Tools, project_program
+from cudaops.executors.project.products import project_program
+from cudaops.executors.project.tree import Tools
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.lexing import byte_text, line_of
 from cudaops.program.outline import outline

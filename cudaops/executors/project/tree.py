@@ -31,30 +31,26 @@ from pydantic import ValidationError
 
 from cudaops.cuda.nvcc_line import NvccLine, Option, read_nvcc_line
 from cudaops.domain.base import Record
-from cudaops.domain.execution import CompileFailed
 from cudaops.domain.program import Build, Program, SourceFile
 from cudaops.errors import InputError
 from cudaops.executors.isolation.phases import GIB, Confinement, limits_of
 from cudaops.executors.isolation.places import is_everybodys
 from cudaops.executors.process import Finished, python_path, run_bounded
+from cudaops.executors.project.application import interpreter_itself
 from cudaops.executors.project.driver import CONFIG, FOLDER, LOG, PROGRAMS, DriverConfig
-from cudaops.executors.untrusted_files import UntrustedFileError, copy_untrusted
-from cudaops.program.lexing import byte_text, lex
-from cudaops.program.outline import Item, kernel_declarations, outline, space_aliases
-from cudaops.program.parse import load_unit, parse_files
-from cudaops.storage import Entry, Facts, entry_of, locked, make_once, raise_if_full, used
+from cudaops.program.parse import callers_of, load_unit, parse_files
+from cudaops.storage import Facts, entry_of, locked, make_once, raise_if_full, used
 
 FORMAT = 3
 """Of what is kept; part of every key."""
 BUILD_TIMEOUT_S = 1800.0
 """Of the whole command, from nothing."""
-INTERPRETER_TIMEOUT_S = 20.0
 MOST_BYTES = 2 * GIB
 """Of a tree. Chosen: it is copied and archived."""
 MOST_FILES = 50_000
 ARCHIVE = "tree.tar"
-_MADE = (".o", ".obj", ".d", ".cubin", ".fatbin", ".ptx", ".ii", ".gch", ".pyc")
-_NEVER = frozenset({".git", ".hg", ".svn", ".cudaops", "CMakeFiles", "CMakeCache.txt",
+MADE = (".o", ".obj", ".d", ".cubin", ".fatbin", ".ptx", ".ii", ".gch", ".pyc")
+NEVER = frozenset({".git", ".hg", ".svn", ".cudaops", "CMakeFiles", "CMakeCache.txt",
                     ".ninja_log", ".ninja_deps", "__pycache__"})  # fmt: skip
 """What a tree without git leaves behind: builds of the author's, which would be taken for ours."""
 _COMPILERS = ("g++", "c++", "gcc", "cc", "clang++", "clang")
@@ -166,9 +162,9 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _without_builds(folder: Path) -> Iterator[Path]:
     for at, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in _NEVER]
+        folders[:] = [name for name in folders if name not in NEVER]
         for name in names:
-            if name not in _NEVER and Path(name).suffix not in _MADE:
+            if name not in NEVER and Path(name).suffix not in MADE:
                 yield Path(at, name)
 
 
@@ -423,7 +419,7 @@ def open_project(
         units = _Units(tree.root, log)
         unit = units.of(name) if name else next(iter(units))
         run = _run_of(tree, executable, log)
-        callers = tuple(units.callers(unit.program)) if name else ()
+        callers = callers_of(unit.program, [one.program for one in units] if name else [])
         others = callers if name else tuple(units.files_beside(unit.program))
         options = _in_tree(unit.compiled, tree.root)
     build = build.model_copy(
@@ -459,12 +455,6 @@ class _Unit(NamedTuple):
     def kernels(self) -> set[str]:
         """Names of those that it defines."""
         return {kernel.name for kernel in self.program.kernels}
-
-    def declared(self) -> dict[str, tuple[Item, ...]]:
-        """Kernels that each of its files declares, by path."""
-        texts = {file.path: byte_text(file.text) for file in self.program.files}
-        aliases = frozenset(a for text in texts.values() for a in space_aliases(lex(text)))
-        return {path: kernel_declarations(outline(raw, aliases)) for path, raw in texts.items()}
 
 
 class _Units:
@@ -524,24 +514,6 @@ class _Units:
                 taken.add(file.path)
                 yield file
 
-    def callers(self, program: Program) -> Iterator[SourceFile]:
-        """Files that are none of the program's and whose own launch its kernels, or declare them
-        there."""
-        taken = {file.path for file in program.files}
-        known = {kernel.qualified_name: kernel.name for kernel in program.kernels}
-        for unit in self:
-            kernels = (unit.launches() - unit.kernels()) & set(known.values())
-            declared = unit.declared() if kernels else {}
-            named = {one for names in declared.values() for one in names}
-            # Another file's kernel may be called the same in another namespace.
-            kernels -= {item.name for item in named if item.qualified_name not in known}
-            for file in unit.program.files if kernels else ():
-                launched = {s.kernel for s in unit.program.launches if s.file == file.path}
-                launched |= {item.name for item in declared[file.path]}
-                if kernels & launched and file.path not in taken:
-                    taken.add(file.path)
-                    yield file
-
 
 def _compilations(root: Path, log: Sequence[Note]) -> Iterator[_Compilation]:
     """The last of each source comes first."""
@@ -592,21 +564,6 @@ def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str
     return {"executable": linked[0].relative_to(tree.root).as_posix()}
 
 
-def interpreter_itself(interpreter: Path) -> str:
-    """A Python where what stands on PATH only starts one, as pyenv's does."""
-    if not interpreter.name.startswith("python"):
-        return str(interpreter)
-    asked = run_bounded(
-        [str(interpreter), "-c", "import sys; print(sys.executable)"],
-        cwd=interpreter.parent, timeout_s=INTERPRETER_TIMEOUT_S,
-        env={"HOME": str(Path.home())},
-    )  # fmt: skip
-    found = Path(asked.stdout.strip() or "/")
-    if asked.exit_code != 0 or not found.is_file():
-        raise InputError(f"{interpreter} does not run: {asked.stderr.strip()[-200:]}")
-    return str(found)
-
-
 def _linked(log: Sequence[Note]) -> Iterator[Path]:
     for note in log:
         if note.exit != 0:
@@ -635,76 +592,3 @@ def build_failure(done: Finished, log: Sequence[Note], *, for_gpu: bool = True) 
     if not for_gpu and _OF_LIBRARIES.search(said[0]):
         text += "; programs with CUDA's libraries need a GPU: --executor cuda"
     return text
-
-
-class ProjectProgram(NamedTuple):
-    """An executable that a build made, kept at its place in the tree under the entry's folder; the
-    whole tree where an interpreter is run in it."""
-
-    entry: Entry
-    facts: Facts
-    seconds: float
-    cached: bool
-
-
-def project_program(
-    cache: Path,
-    program: Program,
-    texts: Mapping[str, str],
-    tools: Tools,
-    described: Callable[[Path], Facts],
-    failed: Callable[[Finished], CompileFailed],
-) -> ProjectProgram | CompileFailed:
-    """The program's executable with these texts in its tree. `described`: what is noted of it;
-    `failed`: what a build that ended badly says."""
-    build = program.build
-    assert build is not None
-    tree = BuiltTree(cache, build, program.main_path, tools)
-    content = (FORMAT, tree.key, build.executable or build.interpreter, sorted(texts.items()))
-    entry = entry_of(cache.absolute(), "projectprogram", *content)
-
-    def make(folder: Path) -> Facts | CompileFailed:
-        with tree.held():
-            done = tree.built(texts)
-            if done.timed_out:
-                return CompileFailed(message=tree.failure(done), log=done.stderr)
-            if done.exit_code != 0:
-                return failed(done._replace(stderr=f"{done.stderr}\n{tree.failure(done)}\n"))
-            try:
-                executable = [build.executable] if build.executable else []
-                whole = _everything(tree.root) if build.interpreter else _libraries(tree.root)
-                for path in (*executable, *whole):
-                    _take(tree.root, path, folder)
-            except UntrustedFileError as problem:
-                return CompileFailed(message=f"what the build made: {problem}", log=done.stderr)
-        return described(folder / build.executable)
-
-    made = make_once(entry, {}, make)
-    if isinstance(made, CompileFailed):
-        return made
-    return ProjectProgram(entry, made.facts, made.seconds, made.cached)
-
-
-def _take(root: Path, name: str, folder: Path) -> None:
-    """Copy a program or library, or what a link to one in the tree means, to the same place."""
-    target, real = folder / name, (root / name).resolve()
-    inside = real.relative_to(root).as_posix() if real.is_relative_to(root) else name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    copy_untrusted(root, inside, target, 0, MOST_BYTES)
-    target.chmod(0o755)
-
-
-def _everything(root: Path) -> Iterator[str]:
-    """Files of a built tree but objects and what is ours."""
-    for at, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in _NEVER]
-        for name in names:
-            path = Path(at, name)
-            if path.suffix not in _MADE and path.is_file():
-                yield path.relative_to(root).as_posix()
-
-
-def _libraries(root: Path) -> Iterator[str]:
-    for path in root.rglob("*.so*"):
-        if path.is_file() and FOLDER not in path.relative_to(root).parts:
-            yield path.relative_to(root).as_posix()

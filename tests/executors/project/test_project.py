@@ -280,6 +280,14 @@ FORMS = {
         "k.h": f"#pragma once\n{DECLARED}inline void step(float *a, float *s) {{ {LAUNCH} }}\n",
         "main.cu": f'#include "k.h"\n{CALLS.replace("LAUNCH", "step(a, s);")}',
     },
+    "by a macro that pastes, where directives choose the geometry": {
+        "kernels.cu": f"__global__ void rowsum{SUMS}",
+        "main.cu": f"#define RUN(what, g) row ## what<<<g, 32>>>(a, s, 64, 32)\n{DECLARED}"
+        + CALLS.replace(
+            "LAUNCH",
+            "RUN(sum, 2); rowsum<<<2,\n#ifdef WIDE\n64\n#else\n32, 0\n#endif\n>>>(a, s, 64, 32);",
+        ),
+    },
     "in a header that another file includes last": {
         "kernels.cu": '#include "k.cuh"\n',
         "k.cuh": f"#pragma once\nstatic __global__ void rowsum{SUMS}",
