@@ -417,7 +417,7 @@ def open_project(
         if done.exit_code != 0 or done.timed_out:
             raise InputError(tree.failure(done))
         units = _Units(tree.root, log)
-        unit = units.of(name) if name else next(iter(units))
+        unit = units.of(name) if name else units.first()
         run = _run_of(tree, executable, log)
         callers = callers_of(unit.program, [one.program for one in units] if name else [])
         others = callers if name else tuple(units.files_beside(unit.program))
@@ -480,6 +480,10 @@ class _Units:
             self._read[source] = _Unit(one, program)
         return self._read[source]
 
+    def first(self) -> _Unit:
+        """One that defines kernels, where any does."""
+        return next((unit for unit in self if unit.kernels()), next(iter(self)))
+
     def of(self, name: str) -> _Unit:
         """The file that the user named, or one that includes it: that in which the kernels are
         which it launches, or which are launched of it."""
@@ -525,7 +529,9 @@ def _compilations(root: Path, log: Sequence[Note]) -> Iterator[_Compilation]:
             continue
         for source in line.sources():
             path = (cwd / source).resolve()
-            if line.is_cuda(source) and path.is_relative_to(root.resolve()):
+            # CMake's own trials are no sources of the author's, and mostly gone.
+            kept = path.is_file() and "CMakeFiles" not in path.parts
+            if line.is_cuda(source) and kept and path.is_relative_to(root.resolve()):
                 yield _Compilation(path.relative_to(root.resolve()).as_posix(), cwd, line)
 
 
