@@ -496,9 +496,8 @@ class _Units:
         for unit in found:
             if {k.name for k in unit.program.kernels if k.file == name} & unit.launches():
                 return unit
-        everything: set[str] = set().union(*(unit.launches() for unit in found))
         launched = {s.kernel for u in found for s in u.program.launches if s.file == name}
-        launched = launched or everything
+        launched = launched or {kernel for unit in found for kernel in unit.launches()}
         for unit in chain(found, self):
             own = unit.kernels()
             if own & launched or (unit in found and own & self._launched_beside(unit)):
@@ -583,7 +582,7 @@ def _linked(log: Sequence[Note]) -> Iterator[Path]:
 
 
 def build_failure(done: Finished, log: Sequence[Note], *, for_gpu: bool = True) -> str:
-    """Why a build failed, in one line."""
+    """Why a build failed, in one line. CMake says below its own what is missing."""
     for note in log:
         if note.refused:
             return note.refused
@@ -594,7 +593,8 @@ def build_failure(done: Finished, log: Sequence[Note], *, for_gpu: bool = True) 
     compilers = [one for one in wrong if not (_OF_MAKE.match(one) or _OF_PYTHON.match(one))]
     raised = [one for one in lines if _OF_PYTHON.match(one)][-1:]
     said = compilers or raised or wrong or lines[-1:] or ["nothing"]
-    text = f"the build fails with exit code {done.exit_code}: {said[0][:300]}"
+    rest = lines[lines.index(said[0]) + 1 :][:3] if said[0].startswith("CMake Error") else []
+    text = f"the build fails with exit code {done.exit_code}: {' '.join([said[0], *rest])[:300]}"
     if not for_gpu and _OF_LIBRARIES.search(said[0]):
         text += "; programs with CUDA's libraries need a GPU: --executor cuda"
     return text

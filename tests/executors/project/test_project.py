@@ -533,6 +533,7 @@ def test_a_build_is_told_the_gpu_that_it_cannot_see(filters: Path, kernels: Path
         ("UserWarning: error: y\nTraceback (most recent call):\nIndexError: list", "IndexError"),
         ("make: *** [Makefile:3: app] Error 1: all", "make"),
         ("something is amiss", "amiss"),
+        ("CMake Error: variables are NOTFOUND.\nPlease set them:\nPNG_LIB\n    used", "PNG_LIB"),
     ],
 )  # fmt: skip
 def test_a_failed_build_says_what_failed_and_no_warning(said: str, shown: str) -> None:
