@@ -279,8 +279,8 @@ def _requests(named: Named, every_kernel: bool) -> Iterator[tuple[str | None, An
 
 def _launched(program: Program) -> list[str]:
     """Kernels that are defined and launched in a program, in the order of their launches."""
-    defined = {kernel.name for kernel in program.kernels}
-    return [k for k in dict.fromkeys(site.kernel for site in program.launches) if k in defined]
+    launched = [k for site in program.launches for k in program.kernels_named(site.kernel)]
+    return list(dict.fromkeys(k.name for k in launched))
 
 
 def _free_name(program: str, kernel: str | None, taken: set[str]) -> str:

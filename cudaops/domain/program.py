@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -48,9 +49,10 @@ class Kernel(Record):
     """A `__global__` function definition."""
 
     name: str
-    """Unqualified name."""
+    """Unqualified name; of one that is overloaded with the types of its parameters:
+    `scale(float*, int)`."""
     qualified_name: str
-    """With enclosing namespaces: `ops::naive_matmul`."""
+    """With enclosing namespaces, never with types: `ops::naive_matmul`."""
     parameters: tuple[Parameter, ...]
     template_parameters: tuple[str, ...] = ()
     """As written: `int TILE`, `typename T`. Empty for a plain function."""
@@ -65,6 +67,27 @@ class Kernel(Record):
     text: str
     """The definition as written, template header and attributes included."""
     uses_dynamic_shared: bool = False
+
+    @property
+    def plain_name(self) -> str:
+        """Unqualified name as its author writes it, which other kernels may have too."""
+        return self.name.partition("(")[0]
+
+    @property
+    def is_overloaded(self) -> bool:
+        """Whether another kernel has the same qualified name."""
+        return "(" in self.name
+
+    @property
+    def full_names(self) -> tuple[str, str]:
+        """What it is called by who means no other, with and without namespaces."""
+        return self.name, self.qualified_name + self.name.removeprefix(self.plain_name)
+
+    @property
+    def identifier(self) -> str:
+        """The name as a word of C++ that no other kernel has."""
+        spelled = self.name.replace("*", " p ").replace("[", " p ")
+        return "_".join(re.findall(r"\w+", spelled))
 
 
 class GlobalVariable(Record):
@@ -276,11 +299,22 @@ class Program(Record):
         return self.file(self.main_path)
 
     def kernel(self, name: str) -> Kernel:
-        """The kernel with this unqualified or qualified name. Raises KeyError."""
-        for candidate in self.kernels:
-            if name in (candidate.name, candidate.qualified_name):
-                return candidate
+        """The kernel with this unqualified or qualified name; of overloaded ones the first, unless
+        the name has types. Raises KeyError."""
+        for candidate in self.kernels_named(name):
+            return candidate
         raise KeyError(name)
+
+    def kernels_named(self, name: str) -> tuple[Kernel, ...]:
+        """Those with this name; several where one is meant that is overloaded."""
+        exact = tuple(k for k in self.kernels if name in (k.name, k.qualified_name))
+        named = exact or tuple(k for k in self.kernels if name == k.plain_name)
+        asked = "".join(name.split())
+        return named or tuple(
+            k
+            for k in self.kernels
+            if k.is_overloaded and asked in ("".join(one.split()) for one in k.full_names)
+        )
 
     @property
     def sha256(self) -> str:

@@ -77,6 +77,14 @@ class Allocation(Record):
     """From one of these structures to the next; None where there are no `fields`."""
     wide_structure_bytes: int | None = None
     """The same under `Field.wide_at_bytes`; None: not known."""
+    address: int | None = None
+    """Where the program had it, in launches that follow pointers in memory: what stands there as an
+    address of this or another allocation is moved to where that one lies when the launch is run
+    again, and back in what it leaves. None: no pointer in memory is followed."""
+    holds_pointers: bool = False
+    """Whether addresses of allocations stand in it. It keeps what was captured."""
+    name: str = ""
+    """How it is reached where no argument points into it: `rows[0]`, `at->next`."""
 
 
 class PointerArgument(Record):
@@ -220,13 +228,17 @@ class Workload(Record):
         return self.role != "judged"
 
     def pointers(self) -> Iterator[Pointer]:
-        """Every pointer into an allocation, in order: parameters and fields of structures."""
+        """Every pointer into an allocation, in order: parameters, fields of structures, and what
+        stands in memory."""
         for argument in self.arguments:
             if isinstance(argument, PointerArgument):
                 yield Pointer(argument.name, argument.element, argument.allocation)
             elif isinstance(argument, OpaqueArgument):
                 for field in argument.pointers:
                     yield Pointer(field.path, field.element, field.allocation)
+        for allocation in self.allocations:
+            if allocation.name:
+                yield Pointer(allocation.name, allocation.element, allocation.index)
 
     def argument(self, name: str) -> Argument:
         """The argument of this parameter name. Raises KeyError."""

@@ -108,7 +108,7 @@ def _judged(
     bench: Workbench, given: HandedIn, kernel: str, say: Say
 ) -> tuple[Stripped, Sequence[Gate]]:
     """Raises InputError where no launch of the program can be taken for this kernel's."""
-    folder = bench.folder / "work" / f"beside-{kernel}"
+    folder = bench.folder / "work" / f"beside-{bench.program.kernel(kernel).identifier}"
     try:
         other = open_workbench(
             bench.program,

@@ -223,7 +223,7 @@ def _clocks(comparisons: Sequence[Comparison]) -> tuple[float, float] | None:
 def _program(bench: Workbench) -> AuthorProgram:
     return AuthorProgram(
         main=bench.program.main_path,
-        kernel=bench.kernel.qualified_name,
+        kernel=bench.kernel.full_names[1],
         callee=bench.callee,
         argv=bench.captured.timed.run.argv,
         runs=runs if len(runs := tuple(one.run for one in bench.captured.runs)) > 1 else (),

@@ -165,7 +165,7 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
     share = 100 * kernel_seconds / program_seconds if kernel_seconds and program_seconds else None
     return ProgramSummary(
         source_sha256=bench.program.sha256,
-        kernel=bench.kernel.qualified_name,
+        kernel=bench.kernel.full_names[1],
         callee=bench.callee,
         launches=counts.launches if counts else sum(w.launches for w in captured.workloads),
         workloads=len(bench.workloads),

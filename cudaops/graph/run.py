@@ -229,8 +229,10 @@ def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: 
     timed = bench.captured.timed.captured
     warm_ups = next((c.warm_ups for c in timed.counts if c.kernel == timed.kernel), 0)
     without = f" without {warm_ups} warm-ups" if warm_ups else ""
+    kernel = bench.kernel
+    shown = kernel.full_names[1] if kernel.is_overloaded else workload.callee
     found = (
-        f"{workload.callee} on grid {workload.grid} block {workload.block}, "
+        f"{shown} on grid {workload.grid} block {workload.block}, "
         f"launched {launches} times{without}, "
         f"{count} workload{'s' if count > 1 else ''}{of} captured"
     )

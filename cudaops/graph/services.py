@@ -90,10 +90,8 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
     Raises InputError where the program cannot be optimised as it is.
     """
     program = _opened(options, executor).model_copy(update={"exit_code": options.exit_code})
-    if options.kernel is not None and all(
-        options.kernel not in (k.name, k.qualified_name) for k in program.kernels
-    ):
-        known = ", ".join(k.qualified_name for k in program.kernels)
+    if options.kernel is not None and not program.kernels_named(options.kernel):
+        known = ", ".join(k.full_names[1] for k in program.kernels)
         raise InputError(
             f"there is no kernel {options.kernel!r} in {program.main_path}; it has {known}"
         )

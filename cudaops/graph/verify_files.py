@@ -134,8 +134,10 @@ def replaced_by(base: Path, candidate: Path, compilation: Compilation = PLAIN) -
     other = _program(candidate, text, compilation)
     replaced = replaced_kernels(author, other)
     launched = {site.kernel for site in other.launches}
-    gone = [k for k in dict.fromkeys(s.kernel for s in author.launches) if k in replaced - launched]
-    new = sorted(launched - {k.name for k in author.kernels})
+    left = {k.name for name in launched for k in other.kernels_named(name)}
+    theirs = [k.name for s in author.launches for k in author.kernels_named(s.kernel)]
+    gone = [k for k in dict.fromkeys(theirs) if k in replaced - left]
+    new = sorted(launched - {k.plain_name for k in author.kernels})
     if new and len(gone) > len(new):
         raise InputError(
             f"{candidate.name} launches {_listed(new)} in the place of {_listed(gone)}: a rewrite "

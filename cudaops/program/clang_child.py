@@ -72,9 +72,13 @@ def definitions(cursor: Cursor) -> Iterator[Cursor]:
             yield child
 
 
-def find_kernel(unit: cindex.TranslationUnit, name: str, is_template: bool) -> Cursor:
+def find_kernel(
+    unit: cindex.TranslationUnit, name: str, callee: str | None, place: s.Range | None
+) -> Cursor:
     """The definition of a kernel; of a template the instance that `Clang.parse` asked for or, where
-    its arguments mean nothing outside of the launch, the only one that the program launches."""
+    its arguments mean nothing outside of the launch, the only one that the program launches.
+    `place`: of one that is overloaded, where it stands."""
+    is_template = callee is not None
     if not is_template:
         found = [
             c
@@ -84,10 +88,23 @@ def find_kernel(unit: cindex.TranslationUnit, name: str, is_template: bool) -> C
     else:
         asked = [c for c in unit.cursor.get_children() if c.spelling == "cudaops_instance"]
         found = [t for c in asked for t in _functions_named(c)] or launched(unit, name)
+    if place is not None:
+        found = [c for c in found if _stands_in(c, place)]
+        if is_template:
+            found = [c for c in found if _unspaced(spelled(c)) == _unspaced(callee)]
     if len(found) != 1:
         kind = "instances" if is_template else "definitions"
         raise s.NotUnderstood(f"{len(found)} {kind} of {name}")
     return found[0]
+
+
+def _stands_in(cursor: Cursor, place: s.Range) -> bool:
+    where = where_of(cursor)
+    return where is not None and where.file == place.file and place.start <= where.end <= place.end
+
+
+def _unspaced(callee: str | None) -> str:
+    return "".join((callee or "").split()).removeprefix("::")
 
 
 def _functions_named(cursor: Cursor) -> list[Cursor]:
@@ -138,8 +155,13 @@ def launches(unit: cindex.TranslationUnit) -> Iterator[s.LaunchedInstance]:
                 parameters = tuple(parameter_of(p) for p in kernel.get_arguments())
                 yield s.LaunchedInstance(
                     where.file, where.start, callee, parameters, function.mangled_name,
-                    is_only=function.hash in plain,
+                    is_only=function.hash in plain, defined=_defined(kernel),
                 )  # fmt: skip
+
+
+def _defined(kernel: Cursor) -> s.Range | None:
+    definition = kernel.get_definition()
+    return None if definition is None else where_of(definition)
 
 
 def _is_launch(call: Cursor) -> bool:
@@ -268,9 +290,12 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
     size = max(0, canonical.get_size())
     if canonical.kind == TypeKind.POINTER:
         pointee = canonical.get_pointee().get_canonical()
+        inside: list[s.PointerField] = []
+        if pointee.kind == TypeKind.RECORD:
+            walk_fields(pointee, "", 0, inside)
         return s.TypedParameter(
             cursor.spelling, s.normal_type(pointee.spelling), True, pointee.is_const_qualified(),
-            size, (), "points to pointers" if pointee.kind == TypeKind.POINTER else "",
+            size, tuple(inside), "points to pointers" if pointee.kind == TypeKind.POINTER else "",
             layout_of(pointee),
         )  # fmt: skip
     found: list[s.PointerField] = []
@@ -357,13 +382,14 @@ class Reader:
 
 def answer(clang: Clang, request: dict[str, Any]) -> dict[str, Any]:
     """One request: the form of a kernel, or all launches; or what was not understood."""
-    unit = clang.parse(
-        request["files"], request["main"], request.get("callee"), request.get("flags", ())
-    )
+    place = s.Range(request["place"]) if request.get("place") else None
+    # A name of several does not say which instance is asked for: the program's own are looked at.
+    asked = request.get("callee") if place is None else None
+    unit = clang.parse(request["files"], request["main"], asked, request.get("flags", ()))
     if "kernel" not in request:
         return {"launches": [s.encoded(one) for one in launches(unit)]}
     try:
-        kernel = find_kernel(unit, request["kernel"], request["callee"] is not None)
+        kernel = find_kernel(unit, request["kernel"], request["callee"], place)
         form = Reader(clang).form(kernel)
     except s.NotUnderstood as problem:
         errors = [d for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]

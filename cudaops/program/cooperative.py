@@ -27,7 +27,7 @@ def step_waits(rewrite: Rewrite, step: int) -> bool:
 
 def author_waits(program: Program, kernel: Kernel) -> bool:
     """Whether one of the program's own kernels does."""
-    return kernel.name in _waiting(tuple(f.text for f in program.files))
+    return kernel.plain_name in _waiting(tuple(f.text for f in program.files))
 
 
 @lru_cache(maxsize=32)
@@ -51,8 +51,7 @@ def _named(text: str) -> Iterator[tuple[str, Sequence[Token]]]:
     """Functions, classes and macros with what stands in each."""
     facts = outline(byte_text(text))
     for item in facts.items:
-        if item.kind != "namespace":
-            yield item.name, [t for t in facts.tokens if item.start <= t.start < item.end]
+        yield item.name, [t for t in facts.tokens if item.start <= t.start < item.end]
     for directive in facts.lexed.directives:
         tokens = facts.lexed.tokens[directive.first : directive.last]
         if directive.keyword == "define" and len(tokens) > 2:

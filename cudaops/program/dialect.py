@@ -40,9 +40,13 @@ class SharedGlobal(NamedTuple):
     """Around it, outermost first."""
 
 
-def dialect_edits(lexed: Lexed, macros: frozenset[str] = frozenset()) -> list[Edit]:
-    """Edits that keep every line where it is; `macros` may stand for a loop's head."""
-    return [*_shared_edits(lexed), *_unroll_edits(lexed, macros), *asm_edits(lexed)]
+def dialect_edits(
+    lexed: Lexed, macros: frozenset[str] = frozenset(), *, author: bool = False
+) -> list[Edit]:
+    """Edits that keep every line where it is; `macros` may stand for a loop's head. `author`: of
+    whose inline PTX more is followed than a rewrite may hold."""
+    asm = asm_edits(lexed, author=author)
+    return [*_shared_edits(lexed), *_unroll_edits(lexed, macros), *asm]
 
 
 def macro_names(lexed: Lexed) -> frozenset[str]:
@@ -180,12 +184,20 @@ def _shared_edits(lexed: Lexed) -> Iterator[Edit]:
             near = next((t for t in tokens[index + 1 : index + 4] if t.text == "__shared__"), None)
             if near is not None and near.directive == token.directive:
                 yield Edit(token.start, token.end, "")
-        elif token.text == "__shared__" and _static_follows(tokens, index):
-            yield Edit(tokens[index + 1].start, tokens[index + 1].end, "")
+        elif token.text == "__shared__":
+            yield from _after_shared(tokens, index)
 
 
-def _static_follows(tokens: Sequence[Token], index: int) -> bool:
-    return index + 1 < len(tokens) and tokens[index + 1].text == "static"
+def _after_shared(tokens: Sequence[Token], index: int) -> Iterator[Edit]:
+    """`static` is in the word already; `alignas` behind it is to g++ no place for an attribute."""
+    for token in tokens[index + 1 : index + 3]:
+        if token.text == "static":
+            yield Edit(token.start, token.end, "")
+        elif token.text == "alignas":
+            yield Edit(token.start, token.end, "__align__")
+            return
+        else:
+            return
 
 
 def _statement(tokens: Sequence[Token], index: int) -> list[Token]:

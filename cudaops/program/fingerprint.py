@@ -51,7 +51,7 @@ def structure_key(program: Program, kernel: Kernel) -> str:
     aliases = frozenset(a for text in texts for a in space_aliases(lex(text)))
     known = definitions([outline(text, aliases) for text in texts])
     naming = Naming(known)
-    naming.reach(kernel.name)
+    naming.reach(kernel.plain_name)
     return hashlib.sha256("\n".join(naming.tokens()).encode()).hexdigest()[:16]
 
 

@@ -147,7 +147,9 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
     files = tuple((f.path, joined(f.text)) for f in program.files)
     instance = callee if is_template else None
     flags = tuple(preprocessor_words(program.code_options))
-    found = _form_or_why_not(files, program.main_path, kernel.qualified_name, instance, flags)
+    place = (kernel.file, kernel.start_byte, kernel.end_byte) if kernel.is_overloaded else None
+    name = kernel.qualified_name
+    found = _form_or_why_not(files, program.main_path, name, place, instance, flags)
     if isinstance(found, str):
         raise NotUnderstood(found)
     return found
@@ -158,11 +160,12 @@ def _form_or_why_not(
     files: tuple[tuple[str, str], ...],
     main: str,
     kernel: str,
+    place: tuple[str, int, int] | None,
     callee: str | None,
     flags: tuple[str, ...],
 ) -> KernelForm | str:
     """Kept either way: several recipes ask about one kernel, and a hang costs a minute."""
-    named = {"main": main, "kernel": kernel, "callee": callee, "flags": flags}
+    named = {"main": main, "kernel": kernel, "place": place, "callee": callee, "flags": flags}
     request: dict[str, Any] = {"files": dict(files), **named}
     try:
         answer = _front_end.ask(request)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 from cudaops.program.hygiene_items import Problem
 from cudaops.program.lexing import plain_text
 from cudaops.program.outline import Outline
-from cudaops.program.ptx_asm import AsmError, asm_statements
+from cudaops.program.ptx_asm import asm_statements
+from cudaops.program.ptx_text import AsmError
 
 
 class Assembly(NamedTuple):

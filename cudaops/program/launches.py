@@ -26,10 +26,14 @@ _SPACED = re.compile(r"<<\s+<")
 PACKED = {
     "cudaLaunchKernel": "launch_packed",
     "cudaLaunchCooperativeKernel": "launch_packed_together",
+    "cudaLaunchKernelEx": "launch_configured",
+    "cudaLaunchKernelExC": "launch_configured_packed",
     "cudaGraphAddKernelNode": "add_kernel_node",
 }
-"""Functions that take a kernel by its address and its arguments as pointers, and what stands for
-each in a program that is recorded."""
+"""Functions that take a kernel by its address, most of them its arguments as pointers, and what
+stands for each in a program that is recorded."""
+CONFIGURED = frozenset({"cudaLaunchKernelEx", "cudaLaunchKernelExC"})
+"""Those that are given a `cudaLaunchConfig_t`, which says the geometry and more."""
 TOGETHER = "cudaLaunchCooperativeKernel"
 """The one whose blocks may wait for each other."""
 _KEYWORDS = frozenset({"return", "else", "do", "case", "co_await", "co_return", "throw", "new"})
@@ -65,7 +69,8 @@ class Launch(NamedTuple):
     plain: bool
     """The callee is a name, perhaps qualified and with template arguments."""
     packed: bool = False
-    """A call of one of `PACKED`: what it launches does not show."""
+    """A call of one of `PACKED`: what it launches does not show. Only of `cudaLaunchKernelEx` there
+    are arguments, the configuration and the kernel first."""
     between: Part | None = None
     """What stands between `<<<` and `>>>` where directives choose among geometries there, so that
     `geometry` tells nothing."""
@@ -96,7 +101,8 @@ def _packed(lexed: Lexed, at: int) -> Launch | None:
         return None  # `cudaError_t cudaLaunchKernel(..`, or somebody's member
     end = closing(tokens, at + 1)
     parts = _parts(tokens[at + 2 : end])
-    shows = tokens[at].text != "cudaGraphAddKernelNode" and len(parts) >= 4
+    hidden = tokens[at].text in {*CONFIGURED, "cudaGraphAddKernelNode"}
+    shows = not hidden and len(parts) >= 4
     return Launch(
         start=tokens[at].start,
         end=tokens[end].end,
@@ -104,7 +110,7 @@ def _packed(lexed: Lexed, at: int) -> Launch | None:
         callee=Part(tokens[at].start, tokens[at].end),
         template=None,
         geometry=(parts[1], parts[2], *parts[4:6]) if shows else (),
-        arguments=(),
+        arguments=parts if tokens[at].text == "cudaLaunchKernelEx" else (),
         open_paren=tokens[at + 1].start,
         directive=None,
         macro_parameter=False,

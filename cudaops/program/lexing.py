@@ -309,6 +309,16 @@ def blank(text: str) -> str:
     return re.sub(r"[^\r\n]", " ", text)
 
 
+def one_line(lexed: Lexed, start: int, end: int) -> str:
+    """The range without comments and line ends."""
+    text = lexed.text[start:end]
+    for comment in lexed.comments:
+        if start <= comment.start and comment.end <= end:
+            a, b = comment.start - start, comment.end - start
+            text = text[:a] + blank(text[a:b]) + text[b:]
+    return " ".join(text.replace("\\\n", " ").replace("\\\r\n", " ").split())
+
+
 def hollow(lexed: Lexed, start: int, end: int) -> str:
     """The range without code; preprocessor lines stay, since a branch may end outside of it."""
     kept = [d for d in lexed.directives if start <= d.start and d.end <= end]

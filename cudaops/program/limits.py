@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from cudaops.domain.program import Kernel
 from cudaops.program.launches import find_launches
 from cudaops.program.lexing import line_of
 from cudaops.program.outline import Outline
-from cudaops.program.ptx_asm import Statement, asm_statements
+from cudaops.program.overloads import not_told_apart
+from cudaops.program.ptx_asm import ASM, Statement, asm_statements
 
 _WORDS = {
     "texture": "texture references",
     "cudaTextureObject_t": "texture objects",
     "surface": "surface references",
     "cudaSurfaceObject_t": "surface objects",
-    "cudaLaunchKernelEx": "a launch through cudaLaunchKernelEx",
-    "cudaLaunchKernelExC": "a launch through cudaLaunchKernelExC",
     "cuLaunchKernel": "a launch through the driver API",
 }
 _LIBRARIES = frozenset({"thrust", "cub"})
@@ -30,7 +28,6 @@ _LAUNCH_NOTHING = frozenset({
     "BlockStore", "BlockRadixSort", "LaneId",
 })  # fmt: skip
 """Of what stands in them, what is a value or a function of a thread or block."""
-_ASM = frozenset({"asm", "__asm__", "__asm"})
 
 
 def find_limits(files: Sequence[tuple[str, Outline]], kernels: Sequence[Kernel]) -> tuple[str, ...]:
@@ -39,22 +36,22 @@ def find_limits(files: Sequence[tuple[str, Outline]], kernels: Sequence[Kernel])
     for path, facts in files:
         for text in _of_file(path, facts):
             found.setdefault(text)
-    for name, count in Counter(k.qualified_name for k in kernels).items():
-        if count > 1:
-            found.setdefault(f"kernel `{name}` is overloaded: its launches are not told apart")
+    for name in not_told_apart(kernels):
+        found.setdefault(f"kernel `{name}` has several definitions: launches are not told apart")
     return tuple(found)
 
 
 def _of_file(path: str, facts: Outline) -> Iterator[str]:
     text = facts.lexed.text
     seen: set[str] = set()
-    followed = {s.start for s in asm_statements(facts.lexed) if isinstance(s, Statement)}
+    asm = asm_statements(facts.lexed, author=True)
+    followed = {s.start for s in asm if isinstance(s, Statement)}
     for index, token in enumerate(facts.tokens[:-1]):
         after = facts.tokens[index + 1].text
         what = _WORDS.get(token.text) if token.kind == "name" else None
         if token.text in ("texture", "surface") and after != "<":
             what = None
-        if token.kind == "name" and token.text in _ASM and token.start not in followed:
+        if token.kind == "name" and token.text in ASM and token.start not in followed:
             what = "inline PTX"
         named = facts.tokens[index + 2].text if index + 2 < len(facts.tokens) else ""
         if token.text in _LIBRARIES and after == "::" and named not in _LAUNCH_NOTHING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +28,13 @@ from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
 from cudaops.program.macros import resolve_launched
 from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
+from cudaops.program.overloads import told_apart
 from cudaops.program.signature import read_parameters, read_template_parameters
 
+_CXX_TYPES = frozenset({
+    "bool", "char", "double", "float", "int", "long", "short", "signed", "unsigned", "true",
+    "false",
+})  # fmt: skip
 MAX_BYTES = 5_000_000
 """Largest program, all files together. Larger ones are generated or not programs at all."""
 
@@ -112,13 +118,13 @@ def parse_files(
     everything = [_FileFacts(f.path, outline(byte_text(f.text), aliases)) for f in files]
     beside = () if build is None else build.callers
     read = [facts for facts in everything if facts.path not in beside]
-    kernels = tuple(k for facts in read for k in facts.kernels())
-    names = {k.name for k in kernels}
+    kernels = told_apart([k for facts in read for k in facts.kernels()])
+    names = {k.plain_name for k in kernels}
     sites: list[LaunchSite] = []
     for facts in everything:
         first = first_site(facts.path) if of_build or build is not None else len(sites)
         found = facts.launches(first, names)
-        own = {k.name for k in facts.kernels()} if facts.path in beside else set()
+        own = {k.plain_name for k in facts.kernels()} if facts.path in beside else set()
         sites += [s for s in found if facts.path not in beside or s.kernel in names - own]
     lexed = [facts.lexed for facts in read]
     return Program(
@@ -144,9 +150,9 @@ def callers_of(program: Program, units: Iterable[Program]) -> tuple[SourceFile, 
     """Files of a build's other `units` that are none of the program's and whose own launch its
     kernels, or declare them for who does."""
     found = {file.path: file for file in program.files}
-    known = {kernel.qualified_name: kernel.name for kernel in program.kernels}
+    known = {kernel.qualified_name: kernel.plain_name for kernel in program.kernels}
     for unit in units:
-        kernels = {site.kernel for site in unit.launches} - {k.name for k in unit.kernels}
+        kernels = {site.kernel for site in unit.launches} - {k.plain_name for k in unit.kernels}
         kernels &= set(known.values())
         declared = _declared(unit) if kernels else {}
         named = {item for items in declared.values() for item in items}
@@ -372,14 +378,32 @@ class _FileFacts:
             return []  # of no use to who restores what a launch finds: nothing changes it
         return [
             GlobalVariable(
-                name=item.name,
-                qualified_name=item.qualified_name,
+                name=item.name + arguments,
+                qualified_name=item.qualified_name + arguments,
                 space=space,
                 type_text=" ".join(kept) + self._extents(item, at),
                 file=self.path,
                 line=line_of(self.lexed.text, words[at].start),
             )
+            for arguments in self._instances(item)
         ]
+
+    def _instances(self, item: Item) -> list[str]:
+        """Nothing of a variable; of a template of one the arguments with which this file names it,
+        of those that mean the same anywhere: numbers and C++'s own types of one word."""
+        if item.template is None:
+            return [""]
+        found: dict[str, None] = {}
+        tokens = self.outline.tokens
+        for index, token in enumerate(tokens[:-1]):
+            if token.text != item.name or tokens[index + 1].text != "<":
+                continue
+            given = list(takewhile(lambda t: t.text != ">", tokens[index + 2 : index + 12]))
+            each = [t for t in given if t.text != ","]
+            plain = all(t.kind == "number" or t.text in _CXX_TYPES for t in each)
+            if plain and len(given) == 2 * len(each) - 1:
+                found[f"<{','.join(t.text for t in each)}>"] = None
+        return list(found)
 
     def _extents(self, item: Item, at: int) -> str:
         """`[4][16]` after the name."""

@@ -196,8 +196,9 @@ def entry_source(
         header = f"template <{', '.join(with_defaults)}>\n"
         instance = f"<{', '.join(one.split()[-1] for one in plain)}>"
     return (
-        f"{header}__global__ void {attributes}{entry_name(kernel.name)}({', '.join(listed)}) {{\n"
-        f"{''.join(body)}    {kernel.name}{instance}({', '.join(given)});\n}}\n"
+        f"{header}__global__ void {attributes}{entry_name(kernel.plain_name)}"
+        f"({', '.join(listed)}) {{\n"
+        f"{''.join(body)}    {kernel.plain_name}{instance}({', '.join(given)});\n}}\n"
     )
 
 

@@ -25,9 +25,10 @@ class Operation(NamedTuple):
     """What one instruction reads, writes and computes."""
 
     writes: Kind | None
-    """Of every register that it writes; None of a store."""
-    reads: tuple[Kind, ...]
-    """In order; of a load nothing, of a store the kind of what is stored."""
+    """Of every register that it writes; None of a store, and of what computes nothing."""
+    reads: tuple[str, ...]
+    """In order; of a load nothing, of a store the kind of what is stored. Of the author's own there
+    are more, see `ptx_machine`."""
     expression: str = ""
     """C++ of the result, with `{0}`, `{1}`, ... for what is read."""
     memory: Literal["", "load", "store"] = ""
@@ -35,6 +36,20 @@ class Operation(NamedTuple):
     """Registers between braces: of a load, of a store, of what is packed or unpacked."""
     unpacks: bool = False
     """`mov.b64 {a, b}, c`."""
+    packs: bool = False
+    """`mov.b64 c, {a, b}`."""
+    optional: int = 0
+    """How many of the last operands may be left out; the one before them stands for them."""
+    beside: bool = False
+    """Whether a predicate may be written too: `d|p`, `{p}` in the expression."""
+    carry: Literal["", "sets", "reads", "both"] = ""
+    """What it does with the statement's carry, `{carry}` in the expression."""
+    space: Literal["global", "shared"] = "global"
+    """Of a load or store; addresses without a space are as those of global memory."""
+    stands_as: str = ""
+    """Of a load or store: its type in memory where that is narrower than the register may be."""
+    order: Literal["", "_volatile", "_relaxed", "_acquire", "_release"] = ""
+    """Of a load or store: the ending of the function that makes it."""
 
 
 def operation(opcode: str) -> Operation | None:
@@ -248,7 +263,9 @@ def _conversions() -> dict[str, Operation]:
     return found
 
 
-PACK = Operation("u64", ("u32", "u32"), "((::cudaops_ptx::u64){1} << 32 | {0})", vector=2)
+PACK = Operation(
+    "u64", ("u32", "u32"), "((::cudaops_ptx::u64){1} << 32 | {0})", vector=2, packs=True
+)
 """`mov.b64 d, {low, high}`."""
 UNPACK = Operation("u32", ("u64",), vector=2, unpacks=True)
 """`mov.b64 {low, high}, a`."""

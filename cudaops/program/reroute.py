@@ -28,15 +28,16 @@ from cudaops.program.lexing import (
     Edit,
     Lexed,
     apply_edits,
-    blank,
     byte_text,
     disjoint,
     hollow,
     lex,
+    one_line,
     plain_text,
     split_commas,
 )
 from cudaops.program.outline import Item, Outline, outline, space_aliases
+from cudaops.program.overloads import Probes
 
 __all__ = ["Dialect", "candidate_text", "deduce_instance", "device_view_files", "rerouted_files"]
 
@@ -51,7 +52,8 @@ def rerouted_files(
 
     `k<<<g, b, s, st>>>(a)` becomes `::cudaops::launch(SITE, "k", g, b, s, st).of(k)(a)`; where the
     compiler must choose the instance, `.deduced([&](auto&&... x){ k(x...); })(a)`, in the `cuda`
-    dialect `.deduced([&](const auto& g, auto&&... x){ k<<<g.grid, ...>>>(x...); })(a)`.
+    dialect `.deduced([&](const auto& g, auto&&... x){ k<<<g.grid, ...>>>(x...); })(a)`. Of several
+    kernels of one name it is told by `Probes`, and its address is handed over.
     `shim` is the namespace of `launch`. Where the kernel has clusters, `.clusters(X, Y, Z)` stands
     before that for a processor.
     """
@@ -65,14 +67,16 @@ def device_view_files(program: Program, *, dialect: Dialect = "gcc") -> dict[str
 
 def kernel_registrations(program: Program) -> list[str]:
     """Lines behind the program, by which launches through a pointer are told by their kernel's
-    name; empty where every launch names its kernel. Instances of templates have none."""
+    name; empty where every launch names its kernel. Instances of templates have none, and those of
+    overloaded kernels stand beside them (`Probes`)."""
     names = Counter(k.name for k in program.kernels)
-    if all(site.kernel in names for site in program.launches):
+    plain = {k.plain_name for k in program.kernels}
+    if all(site.kernel in plain for site in program.launches):
         return []
     return [
         f"CUDAOPS_KERNEL({json.dumps(k.name)}, ::{k.qualified_name});"
         for k in program.kernels
-        if names[k.name] == 1 and not k.template_parameters
+        if names[k.name] == 1 and not k.template_parameters and not k.is_overloaded
     ]
 
 
@@ -98,7 +102,8 @@ class _Rewriter:
             else []
         )
         self.sites = {(s.file, s.start_byte): s for s in program.launches}
-        self.overloads = Counter(k.name for k in program.kernels)
+        self.overloads = Counter(k.plain_name for k in program.kernels)
+        self.probes = Probes(program.kernels, self.outlines)
         self.directed = any(_USING_NAMESPACE.search(raw) for raw in raws.values())
 
     def files(self, *, host: bool) -> dict[str, str]:
@@ -109,8 +114,9 @@ class _Rewriter:
         # A device view has no shim: a launch that is left may only run on the host, as written.
         rerouted = host or self.dialect == "gcc"
         edits = self._launch_edits(path, facts.lexed) if rerouted else []
+        edits += [Edit(at, at, text) for at, text in self.probes.beside(path)] if host else []
         if self.dialect == "gcc":
-            edits += dialect_edits(facts.lexed, self.macros)
+            edits += dialect_edits(facts.lexed, self.macros, author=True)
             edits += shared_global_edits(facts, self.shared)
         holes = without_shared_globals(facts) if self.dialect == "gcc" else []
         if not host:
@@ -127,27 +133,38 @@ class _Rewriter:
             site = self.sites.get((path, launch.start))
             if site is not None:
                 if launch.packed:
-                    edits += self._packed(site, launch)
+                    edits += self._packed(site, launch, lexed)
                     continue
                 edits += self._rerouted(site, launch, lexed)
         return edits
 
-    def _packed(self, site: LaunchSite, launch: Launch) -> list[Edit]:
+    def _packed(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
         """The call by another name, and by its site. A GPU's graph is its runtime's."""
         if self.dialect == "cuda" and launch.name == "cudaGraphAddKernelNode":
             return []
         text = f"{self.shim}::{PACKED[launch.name]}({site.index}, "
+        if len(launch.arguments) > 1:
+            kernel = one_line(lexed, *launch.arguments[1]).partition("<")[0]
+            words = re.findall(r"\w+", kernel)
+            text += f'"{words[-1] if words and words[-1] in self.overloads else launch.name}", '
         return [Edit(launch.start, launch.open_paren + 1, text)]
 
     def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
-        parts = [_one_line(lexed, p.start, p.end) for p in launch.geometry]
+        parts = [one_line(lexed, p.start, p.end) for p in launch.geometry]
         parts[:2] = [f"dim3{p}" if p.startswith("{") else p for p in parts[:2]]
-        callee = self._named(_one_line(lexed, *launch.callee), site)
+        callee = self._named(one_line(lexed, *launch.callee), site)
         known = site.kernel in self.overloads
         name = f"#{launch.name}" if launch.macro_parameter and not known else f'"{site.kernel}"'
+        chosen = None
+        if launch.name in self.probes.kernels:
+            arguments = [one_line(lexed, p.start, p.end) for p in launch.arguments]
+            chosen = self.probes.chosen(launch.name, callee, arguments)
+        name, address = chosen or (name, "")
         begin = f"{self.shim}::launch({site.index}, {name}, "
         call = ")" + self._clusters(site)
-        if self._must_deduce(site, launch):
+        if address:
+            call += f".of({address})"
+        elif self._must_deduce(site, launch):
             instance = self._instance(site, launch)
             deduced = _DEDUCED[self.dialect].replace("CALLEE", callee)
             call += f".of({instance})" if instance else deduced
@@ -171,7 +188,7 @@ class _Rewriter:
         if self.dialect != "gcc":
             return ""
         written = "".join(site.callee.partition("<")[0].split()).removeprefix("::")
-        named = [k for k in self.program.kernels if k.name == site.kernel]
+        named = [k for k in self.program.kernels if k.plain_name == site.kernel]
         meant = [k for k in named if f"::{k.qualified_name}".endswith(f"::{written}")] or named
         # A name is looked up outwards: of `twice` and `cudaops_twice::twice` it is the first one's.
         outermost = min((k.qualified_name.count("::") for k in meant), default=0)
@@ -200,9 +217,9 @@ class _Rewriter:
         """The callee so that it names one function: under `using namespace std`, `fill` alone is
         also `std::fill`, which a launch's arguments would tell apart but an address does not."""
         kernel = self._kernel(site.kernel)
-        if not self.directed or kernel is None or kernel.qualified_name != kernel.name:
+        if not self.directed or kernel is None or kernel.qualified_name != kernel.plain_name:
             return callee
-        return f"::{callee}" if re.match(rf"{kernel.name}\b(?!::)", callee) else callee
+        return f"::{callee}" if re.match(rf"{kernel.plain_name}\b(?!::)", callee) else callee
 
     def _must_deduce(self, site: LaunchSite, launch: Launch) -> bool:
         """Whether the callee alone does not name one function."""
@@ -217,7 +234,7 @@ class _Rewriter:
         return launch.macro_parameter or len(written) < len(kernel.template_parameters)
 
     def _kernel(self, name: str) -> Kernel | None:
-        return next((k for k in self.program.kernels if k.name == name), None)
+        return next((k for k in self.program.kernels if k.plain_name == name), None)
 
 
 def _goes(item: Item) -> bool:
@@ -236,13 +253,3 @@ def _without_body(facts: Outline, item: Item) -> Edit:
     assert item.body is not None
     start, end = facts.tokens[item.body[0]].start, facts.tokens[item.body[1]].end
     return Edit(start, end, ";" + hollow(facts.lexed, start, end)[1:])
-
-
-def _one_line(lexed: Lexed, start: int, end: int) -> str:
-    """The range without comments and line ends."""
-    text = lexed.text[start:end]
-    for comment in lexed.comments:
-        if start <= comment.start and comment.end <= end:
-            a, b = comment.start - start, comment.end - start
-            text = text[:a] + blank(text[a:b]) + text[b:]
-    return " ".join(text.replace("\\\n", " ").replace("\\\r\n", " ").split())

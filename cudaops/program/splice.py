@@ -16,9 +16,11 @@ from cudaops.program.candidate import (
     macro_epilogue,
     macro_prologue,
 )
+from cudaops.program.cooperative import author_waits
+from cudaops.program.front_end import launched_instances
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES
 from cudaops.program.instances import template_arguments
-from cudaops.program.launches import TOGETHER, Launch, find_launches
+from cudaops.program.launches import CONFIGURED, TOGETHER, Launch, find_launches
 from cudaops.program.lexing import (
     Edit,
     apply_edits,
@@ -28,6 +30,7 @@ from cudaops.program.lexing import (
 )
 from cudaops.program.macros import launches_written_out
 from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
+from cudaops.program.overloads import parameters_of, signature_of
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite
 from cudaops.program.wrapper import (
@@ -43,6 +46,7 @@ from cudaops.program.wrapper import (
     namespace_name,
     packed_name,
     packed_text,
+    passed_on_text,
     wrapper_name,
     wrapper_text,
 )
@@ -68,6 +72,8 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     place = _Place.of(program, target, wanted)
     includes = _missing_includes(program, rewrite)
     guard = _guard(program, target, wanted)
+    waits = author_waits(program, target)
+    block = _block(place, target, rewrite, guard, includes, waits)
     texts = {}
     for path in dict.fromkeys((place.file, *place.declared, *(s.file for s, _ in place.replaced))):
         facts = _facts(program, path)
@@ -79,7 +85,7 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
         ]
         edits += [_declaration(facts, item, target) for item in place.declared.get(path, ())]
         if path == place.file:
-            edits.append(_insertion(facts, place, _block(place, target, rewrite, guard, includes)))
+            edits.append(_insertion(facts, place, block))
             if not place.is_global:
                 top = 3 if facts.lexed.text.startswith(_BYTE_ORDER_MARK) else 0
                 edits.append(Edit(top, top, includes))
@@ -117,7 +123,7 @@ def can_be_replaced(program: Program, kernel: str) -> bool:
 
 def _written_out(program: Program, kernel: Kernel) -> tuple[Program, Kernel]:
     """The program with the macros written out that launch this kernel by a parameter of theirs."""
-    texts = launches_written_out({f.path: f.text for f in program.files}, kernel.name)
+    texts = launches_written_out({f.path: f.text for f in program.files}, kernel.plain_name)
     if not texts:
         return program, kernel
     found = _with_texts(program, texts)
@@ -210,7 +216,7 @@ def _instances(program: Program, kernel: Kernel, callees: Sequence[str]) -> tupl
     written = {
         _normal(s.template_arguments): s.template_arguments
         for s in program.launches
-        if s.kernel == kernel.name and s.template_arguments is not None
+        if _may_mean(program, s, kernel) and s.template_arguments is not None
     }
     if len(written) > 1:
         listed = ", ".join(f"{kernel.name}<{a}>" for a in written.values())
@@ -233,6 +239,8 @@ class _Place(NamedTuple):
     declared: Mapping[str, Sequence[Item]] = MappingProxyType({})
     """Declarations of the kernel by file, where others than its own launch it: what is generated
     is declared behind each of them."""
+    others: tuple[Kernel, ...] = ()
+    """Of the same name, which they may mean as well."""
 
     @staticmethod
     def of(program: Program, kernel: Kernel, wanted: Sequence[str]) -> _Place:
@@ -246,18 +254,26 @@ class _Place(NamedTuple):
         through = [] if sites else _through_pointers(program, kernel)
         sites = sites or through
         if not sites:
-            known = (s for s in program.launches if s.kernel == kernel.name)
+            known = (s for s in program.launches if s.kernel == kernel.plain_name)
             where = "".join(f" ({s.file}:{s.line}: `{s.callee}<<<..>>>`)" for s in islice(known, 1))
             raise InputError(
                 f"no launch of `{kernel.name}` names it directly{where}, so none can be replaced; "
-                f"write `{kernel.name}<<<grid, block>>>(..)` at the launch"
+                f"write `{kernel.plain_name}<<<grid, block>>>(..)` at the launch"
             )
         path = kernel.file if apart else sites[0].file
         facts = _facts(program, path)
         here = sites if apart else [s for s in sites if s.file == path]
         first = min(s.enclosing_start_byte for s in here)
-        after = apart or (kernel.file == path and kernel.end_byte <= first)
-        holder = facts.item_at(kernel.start_byte if after else here[0].start_byte)
+        others = [] if through else _others(program, here, kernel)
+        family = (kernel, *others)
+        last = max(family, key=lambda k: k.end_byte)
+        after = apart or all(k.file == path and k.end_byte <= first for k in family)
+        if late := [k for k in others if k.file == path and k.end_byte > first]:
+            raise InputError(
+                f"`{late[0].name}` is defined below a launch of `{kernel.plain_name}` that may be "
+                "of either; move it above"
+            )
+        holder = facts.item_at(last.start_byte if after else here[0].start_byte)
         launches = {
             (one, launch.start): launch
             for one in {s.file for s in here}
@@ -265,7 +281,7 @@ class _Place(NamedTuple):
         }
         return _Place(
             file=path,
-            offset=kernel.end_byte if after else first,
+            offset=last.end_byte if after else first,
             after_kernel=after,
             is_global=holder is None or holder.is_global,
             in_linkage_block=holder is not None and holder.in_linkage_block,
@@ -273,6 +289,7 @@ class _Place(NamedTuple):
             replaced=tuple((s, launches[s.file, s.start_byte]) for s in here),
             through_pointers=bool(through),
             declared=declared if apart else {},
+            others=tuple(others),
         )
 
 
@@ -289,7 +306,7 @@ def _declarations(program: Program, kernel: Kernel) -> dict[str, list[Item]]:
     for file in program.files:
         facts = _facts(program, file.path)
         for item in kernel_declarations(facts):
-            _, names = forwardable(_inside(facts, item.parameters) or "")
+            _, names = forwardable(parameters_of(facts, item))
             if (item.qualified_name, len(names)) == (kernel.qualified_name, len(kernel.parameters)):
                 found.setdefault(file.path, []).append(item)
     return found
@@ -302,17 +319,30 @@ def _without_callers(
     callers = () if program.build is None else program.build.callers
     kept = [s for s in sites if s.file not in callers]
     if sites and not kept:
-        why = "is a template" if kernel.template_parameters else "shows no declaration of its own"
+        why = "shows no declaration of its own"
+        if kernel.template_parameters:
+            why = "is a template"
+        elif kernel.is_overloaded:
+            why = "is overloaded"
         raise InputError(
-            f"{sites[0].file}:{sites[0].line} launches `{kernel.name}`, which {why} and is defined "
-            f"in {kernel.file}: put a function that launches it beside it, and call that"
+            f"{sites[0].file}:{sites[0].line} launches `{kernel.plain_name}`, which {why} and is "
+            f"defined in {kernel.file}: put a function that launches it beside it, and call that"
         )
     return kept
 
 
+def _others(program: Program, sites: Sequence[LaunchSite], kernel: Kernel) -> list[Kernel]:
+    """The other kernels of its name that these launches of it may mean."""
+    if not kernel.is_overloaded:
+        return []
+    meant = {name for site in sites for name in _meant(program, site, kernel)} - {kernel.name}
+    named = (k for k in program.kernels if k.qualified_name == kernel.qualified_name)
+    return [k for k in named if k.name in meant]
+
+
 def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
     """Launches of what is no kernel's name, each of which may be this one; not those of macros."""
-    names = {k.name for k in program.kernels}
+    names = {k.plain_name for k in program.kernels}
     if kernel.template_parameters:
         return []
     return [
@@ -327,13 +357,38 @@ def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
 
 def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: Sequence[str]) -> bool:
     name = site.callee.partition("<")[0].strip().split("::")[-1].strip()
-    if name != kernel.name or site.kernel != kernel.name:
+    if name != kernel.plain_name or not _may_mean(program, site, kernel):
         return False
     if not wanted or site.template_arguments is None:
         return True
     if _normal(site.template_arguments) in map(_normal, wanted):
         return True
     return is_dependent(program, site)
+
+
+def _may_mean(program: Program, site: LaunchSite, kernel: Kernel) -> bool:
+    """Whether a launch is of this kernel's name, and not known to be of others that have it."""
+    if site.kernel != kernel.plain_name:
+        return False
+    return not kernel.is_overloaded or kernel.name in _meant(program, site, kernel)
+
+
+def _meant(program: Program, site: LaunchSite, kernel: Kernel) -> set[str]:
+    """Those of the kernels with this one's qualified name that a launch may mean: by clang, or all
+    of them."""
+    named = [k for k in program.kernels if k.qualified_name == kernel.qualified_name]
+    places = [
+        one.defined
+        for one in launched_instances(program)
+        if (one.file, one.start) == (site.file, site.start_byte)
+    ]
+    found = {
+        k.name
+        for k in named
+        for place in places
+        if place is not None and place.file == k.file and k.start_byte <= place.start < k.end_byte
+    }
+    return found or {k.name for k in named}
 
 
 def is_dependent(program: Program, site: LaunchSite) -> bool:
@@ -378,7 +433,7 @@ def _guard(program: Program, kernel: Kernel, wanted: Sequence[str]) -> Guard:
 
 def _declaration(facts: Outline, item: Item, kernel: Kernel) -> Edit:
     """What is generated, declared behind a declaration of the kernel."""
-    text = declaration_text(kernel, _inside(facts, item.parameters) or "")
+    text = declaration_text(kernel, parameters_of(facts, item))
     if item.in_linkage_block:
         text = f'extern "C++" {{ {text} }}'
     return Edit(item.end, item.end, byte_text(f"\n{text}"))
@@ -393,13 +448,19 @@ def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
     return Edit(place.offset, place.offset, "\n" + block + ("\n" if rest.strip() else ""))
 
 
-def _block(place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str) -> str:
-    """The inserted bytes: the rewrite's device code in its namespace, then the wrapper."""
-    together = any(launch.name == TOGETHER for _, launch in place.replaced)
+def _block(
+    place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str, waits: bool
+) -> str:
+    """The inserted bytes: the rewrite's device code in its namespace, then the wrapper. `waits`:
+    the author's kernel does, for its grid."""
+    names = {launch.name for _, launch in place.replaced}
+    together = TOGETHER in names or (waits and bool(CONFIGURED & names))
     exported = bool(place.declared)
     wrapper = wrapper_text(
-        kernel, *_signature(kernel), rewrite, guard, together=together, is_exported=exported
+        kernel, *signature_of(kernel), rewrite, guard, together=together, is_exported=exported
     )
+    for other in place.others:
+        wrapper += passed_on_text(kernel, other, *signature_of(other))
     if place.through_pointers:
         wrapper += dispatch_text(kernel)
     if packed := sorted({launch.name for _, launch in place.replaced if launch.packed}):
@@ -442,23 +503,6 @@ def _one_line(text: str) -> str:
     return " ".join(text.replace("\\", "/").split())
 
 
-def _signature(kernel: Kernel) -> tuple[str, str | None]:
-    """The kernel's parameters and template header as written, without their brackets."""
-    text = byte_text(kernel.text)
-    inner = outline(text, frozenset())
-    item = next((i for i in inner.items if i.parameters is not None), None)
-    assert item is not None
-    assert item.parameters is not None
-    return _inside(inner, item.parameters) or "", _inside(inner, item.template)
-
-
-def _inside(facts: Outline, brackets: tuple[int, int] | None) -> str | None:
-    if brackets is None:
-        return None
-    opener, closer = (facts.tokens[i] for i in brackets)
-    return plain_text(facts.slice(opener.end, closer.start))
-
-
 def _missing_includes(program: Program, rewrite: Rewrite) -> str:
     lines = hoisted_includes(lex(byte_text(rewrite.source)))
     known = set(program.system_includes)
@@ -477,9 +521,9 @@ def _calls(
     if place.through_pointers:
         raise InputError(
             f"{site.file}:{site.line}: directives stand between <<< and >>> of a launch through a "
-            f"pointer; write `{kernel.name}<<<grid, block>>>(..)` on a line of its own"
+            f"pointer; write `{kernel.plain_name}<<<grid, block>>>(..)` on a line of its own"
         )
-    name = _wrapper_at(facts, launch, kernel, place)
+    name = _wrapper_at(facts, site, launch, kernel, place)
     begin = (
         "[](dim3 grid_, dim3 block_, size_t smem_ = 0, cudaStream_t stream_ = 0) { "
         f"return [=](auto... given_) {{ {name}(grid_, block_, smem_, stream_, given_...); }}; }}("
@@ -497,26 +541,33 @@ def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, plac
     parts += ["0"] * (4 - len(parts))
     callee = text[launch.callee.start : launch.callee.end]
     if launch.packed:
-        return f"{_spelled(kernel.name, kernel, place, packed_name(kernel, launch.name))}("
+        packed = _spelled(kernel.plain_name, kernel, place, packed_name(kernel, launch.name))
+        return f"{packed}("
     if place.through_pointers:
-        dispatch = _spelled(kernel.name, kernel, place, dispatch_name(kernel))
+        dispatch = _spelled(kernel.plain_name, kernel, place, dispatch_name(kernel))
         return f"{dispatch}({', '.join([callee, *parts])}" + (", " if site.args else "")
-    name = _wrapper_at(facts, launch, kernel, place)
+    name = _wrapper_at(facts, site, launch, kernel, place)
     return f"{name}({', '.join(parts)}" + (", " if site.args else "")
 
 
-def _wrapper_at(facts: Outline, launch: Launch, kernel: Kernel, place: _Place) -> str:
+def _wrapper_at(
+    facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place
+) -> str:
     """The wrapper, with the template arguments that the launch spells."""
     text = facts.lexed.text
     callee = text[launch.callee.start : launch.callee.end]
     name = _spelled(callee, kernel, place, wrapper_name(kernel))
+    holder = facts.item_at(site.start_byte)
+    outside = holder is None or holder.namespaces[: len(place.namespaces)] != place.namespaces
+    if outside and "::" not in name and place.namespaces:  # by a `using` of the kernel's name
+        name = "::".join(["", *place.namespaces, name])
     if launch.template is None:
         return name
     return f"{name}<{text[launch.template.start : launch.template.end]}>"
 
 
 def _spelled(callee: str, kernel: Kernel, place: _Place, function: str) -> str:
-    prefix = callee.partition("<")[0].rstrip().removesuffix(byte_text(kernel.name))
+    prefix = callee.partition("<")[0].rstrip().removesuffix(byte_text(kernel.plain_name))
     if place.after_kernel:
         return prefix + function
     qualified = "::".join((*place.namespaces, function))

@@ -311,7 +311,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class PointerField:
-    """A pointer inside of a structure that is passed by value."""
+    """A pointer inside of a structure."""
 
     path: str
     """`position.x`, from the parameter on."""
@@ -338,7 +338,8 @@ class TypedParameter:
     """For a pointer: whether what it points to is const."""
     size_bytes: int = 0
     pointers: tuple[PointerField, ...] = ()
-    """Of a structure, nested ones included."""
+    """Of a structure, nested ones included; of a pointer in the structures it points to, as far as
+    they can be told."""
     unclear: str = ""
     """What keeps a structure's pointers from being told: a union, or pointers to pointers."""
     layout: Layout | None = None
@@ -392,6 +393,8 @@ class LaunchedInstance:
     """Mangled name of the function that launches it."""
     is_only: bool
     """The launch means no other: it stands in no template."""
+    defined: Range | None = None
+    """Where the kernel, or its template, is defined."""
 
 
 _NORMAL = {

@@ -86,7 +86,9 @@ def replaced_kernels(baseline: Program, candidate: Program) -> frozenset[str]:
     known = {k.name for k in candidate.kernels}
     return frozenset(
         name
-        for name in {site.kernel for site in baseline.launches} & {k.name for k in baseline.kernels}
+        for name in {
+            k.name for site in baseline.launches for k in baseline.kernels_named(site.kernel)
+        }
         if name not in known or _as_launched(baseline, name) != _as_launched(candidate, name)
     )
 
@@ -111,10 +113,11 @@ def _host_words(program: Program) -> list[str]:
 
 
 def _as_launched(program: Program, kernel: str) -> tuple[list[str], list[list[str]]]:
+    named = program.kernel(kernel).plain_name
     sites = sorted(
         " ".join([site.callee, site.grid, site.block, site.smem or "0", *site.args])
         for site in program.launches
-        if site.kernel == kernel
+        if site.kernel == named
     )
     code = device_source(program, kernels=[kernel])
     return _token_texts(code), [_token_texts(site) for site in sites]
@@ -141,7 +144,7 @@ def _with_entry(
 ) -> str:
     """The kernel as a function, and an entry that puts its arguments together."""
     facts = outline(byte_text(code))
-    item = next((i for i in facts.items if i.is_kernel and i.name == kernel.name), None)
+    item = next((i for i in facts.items if i.is_kernel and i.name == kernel.plain_name), None)
     tokens = () if item is None else _tokens(facts, item)
     mark = next((t for t in tokens if t.text == "__global__"), None)
     packs = any("..." in one for one in kernel.template_parameters)
@@ -183,7 +186,8 @@ def device_source(
     facts = outline(joined, space_aliases(lex(joined)))
     known = _Known() if beside is None else _Known.of(beside, facts)
     kept = [i for i in facts.items if _stays(i) and not known.has(facts, i)]
-    kept = _reached(facts, kept, kernels, named)
+    plain = None if kernels is None else {name.partition("(")[0] for name in kernels}
+    kept = _reached(facts, kept, plain, named)
     gone = [i for i in facts.items if i not in kept]
     edits = [Edit(i.start, i.end, _emptied(facts, i)) for i in gone]
     renamed = _renamed(facts, kept, known.functions, edits)

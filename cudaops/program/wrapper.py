@@ -15,7 +15,9 @@ from cudaops.program.device_text import kernel_signatures
 from cudaops.program.directives import Directives, Launch, ScratchBuffer, read_directives
 from cudaops.program.expressions import Expression
 from cudaops.program.instances import is_type_parameter, template_parameter_names
+from cudaops.program.launches import CONFIGURED
 from cudaops.program.lexing import byte_text, lex, plain_text, split_commas
+from cudaops.program.overloads import exact_address, signature_of
 from cudaops.program.plans import instance, kernel_name, pointee
 from cudaops.program.signature import read_parameters
 
@@ -52,7 +54,7 @@ _INTERNAL = "static inline "
 
 def wrapper_name(kernel: Kernel) -> str:
     """Name of the generated host function."""
-    return f"cudaops_launch_{kernel.name}"
+    return f"cudaops_launch_{kernel.identifier}"
 
 
 NAMESPACE_PREFIX = "cudaops_"
@@ -62,7 +64,7 @@ HELPERS_BEGIN = "static inline bool cudaops_fits("
 
 def namespace_name(kernel: Kernel) -> str:
     """Namespace of the rewrite's device code in the author's file."""
-    return f"{NAMESPACE_PREFIX}{kernel.name}"
+    return f"{NAMESPACE_PREFIX}{kernel.identifier}"
 
 
 class Guard(NamedTuple):
@@ -189,21 +191,21 @@ def declaration_text(kernel: Kernel, parameters: str) -> str:
 
 def dispatch_name(kernel: Kernel) -> str:
     """Name of the generated function that launches through a pointer."""
-    return f"cudaops_dispatch_{kernel.name}"
+    return f"cudaops_dispatch_{kernel.identifier}"
 
 
 def dispatch_text(kernel: Kernel) -> str:
     """What stands for a launch through a pointer or a parameter: the wrapper where that is this
     kernel, the same launch otherwise."""
-    own, space = f"::{kernel.qualified_name}", namespace_name(kernel)
+    own, space = _own(kernel), namespace_name(kernel)
     return f"""\
 template <class Kernel_, class... Arguments_>
 static inline void {dispatch_name(kernel)}(
     Kernel_ kernel_, dim3 grid_, dim3 block_, size_t smem_, cudaStream_t stream_,
     Arguments_... arguments_)
 {{
-    if constexpr ({space}::cudaops_same<Kernel_, decltype(&{own})>::value_) {{
-        if (kernel_ == &{own}) {{
+    if constexpr ({space}::cudaops_same<Kernel_, decltype({own})>::value_) {{
+        if (kernel_ == {own}) {{
             {wrapper_name(kernel)}(grid_, block_, smem_, stream_, arguments_...);
             return;
         }}
@@ -215,18 +217,19 @@ static inline void {dispatch_name(kernel)}(
 def packed_name(kernel: Kernel, function: str) -> str:
     """Name of the generated function that stands for `cudaLaunchKernel`, or for another one that
     takes a kernel's arguments as pointers."""
-    return f"cudaops_{function}_{kernel.name}"
+    return f"cudaops_{function}_{kernel.identifier}"
 
 
 def packed_text(kernel: Kernel, functions: Sequence[str]) -> str:
     """What stands for these functions: the wrapper where it is this kernel, the same call
     otherwise."""
-    calls = (_packed_call(kernel, function) for function in functions)
-    return "".join([_unpacking(kernel), *calls])
+    plain = (_packed_call(kernel, one) for one in functions if one not in CONFIGURED)
+    configured = _configured_calls(kernel) if CONFIGURED & set(functions) else ""
+    return "".join([_unpacking(kernel), *plain, configured])
 
 
 def _unpacking(kernel: Kernel) -> str:
-    nth = f"cudaops_nth_{kernel.name}"
+    nth = f"cudaops_nth_{kernel.identifier}"
     given = "".join(
         f",\n        *static_cast<typename {nth}<{n}, Types_...>::type_ *>(arguments_[{n}])"
         for n in range(len(kernel.parameters))
@@ -237,7 +240,7 @@ struct {nth} : {nth}<At_ - 1, Types_...> {{}};
 template <class Type_, class... Types_>
 struct {nth}<0, Type_, Types_...> {{ using type_ = Type_; }};
 template <class... Types_>
-static inline void cudaops_unpack_{kernel.name}(
+static inline void cudaops_unpack_{kernel.identifier}(
     void (*)(Types_...), dim3 grid_, dim3 block_, void **arguments_, size_t smem_,
     cudaStream_t stream_)
 {{
@@ -247,18 +250,101 @@ static inline void cudaops_unpack_{kernel.name}(
 
 
 def _packed_call(kernel: Kernel, function: str) -> str:
-    own = f"::{kernel.qualified_name}"
+    own = _own(kernel)
     return f"""
 template <class Kernel_>
 static inline cudaError_t {packed_name(kernel, function)}(
     Kernel_ *kernel_, dim3 grid_, dim3 block_, void **arguments_, size_t smem_ = 0,
     cudaStream_t stream_ = 0)
 {{
-    if ((const void *)kernel_ != (const void *)&{own})
+    if ((const void *)kernel_ != (const void *){own})
         return {function}((const void *)kernel_, grid_, block_, arguments_, smem_, stream_);
-    cudaops_unpack_{kernel.name}(&{own}, grid_, block_, arguments_, smem_, stream_);
+    cudaops_unpack_{kernel.identifier}({own}, grid_, block_, arguments_, smem_, stream_);
     return cudaPeekAtLastError();
 }}"""
+
+
+def _configured_calls(kernel: Kernel) -> str:
+    """By a configuration. With an attribute that a rewrite's launch would leave out, and be another
+    one without, it is the same call."""
+    own, space = _own(kernel), kernel.identifier
+    packed, typed = (packed_name(kernel, f"cudaLaunchKernelEx{end}") for end in ("C", ""))
+    return f"""
+static inline bool cudaops_as_is_{space}(const cudaLaunchConfig_t &config_)
+{{
+    for (unsigned at_ = 0; at_ < config_.numAttrs; ++at_) {{
+        const cudaLaunchAttribute &one_ = config_.attrs[at_];
+        switch (one_.id) {{
+        case cudaLaunchAttributeIgnore:
+        case cudaLaunchAttributeAccessPolicyWindow:
+        case cudaLaunchAttributeCooperative:
+        case cudaLaunchAttributeProgrammaticStreamSerialization:
+        case cudaLaunchAttributePriority:
+            break;
+        case cudaLaunchAttributeClusterDimension:
+            if (one_.val.clusterDim.x * one_.val.clusterDim.y * one_.val.clusterDim.z > 1)
+                return true;
+            break;
+        default:
+            return true;
+        }}
+    }}
+    return false;
+}}
+template <class Kernel_>
+static inline cudaError_t {packed}(
+    const cudaLaunchConfig_t *config_, Kernel_ *kernel_, void **arguments_)
+{{
+    if ((const void *)kernel_ != (const void *){own} || cudaops_as_is_{space}(*config_))
+        return cudaLaunchKernelExC(config_, (const void *)kernel_, arguments_);
+    cudaops_unpack_{space}({own}, config_->gridDim, config_->blockDim, arguments_,
+        config_->dynamicSmemBytes, config_->stream);
+    return cudaPeekAtLastError();
+}}
+template <class... Types_, class... Arguments_>
+static inline cudaError_t {typed}(
+    const cudaLaunchConfig_t *config_, void (*kernel_)(Types_...), Arguments_ &&...arguments_)
+{{
+    return [&](Types_... given_) {{
+        void *pointers_[] = {{(void *)&given_..., nullptr}};
+        return {packed}(config_, kernel_, pointers_);
+    }}(static_cast<Arguments_ &&>(arguments_)...);
+}}"""
+
+
+_GIVEN = ("cudaops_grid", "cudaops_block", "cudaops_smem", "cudaops_stream")
+"""The geometry that a wrapper is given."""
+
+
+def _own(kernel: Kernel) -> str:
+    """The address of the author's kernel, which is no template."""
+    return exact_address(kernel, signature_of(kernel), f"::{kernel.qualified_name}")
+
+
+def passed_on_text(kernel: Kernel, other: Kernel, parameters: str, template: str | None) -> str:
+    """What stands for a launch that means another kernel of the same name: that launch."""
+    listed, names = forwardable(parameters)
+    header = "" if template is None else f"template <{template}>\n"
+    return f"""
+{header}static inline void {wrapper_name(kernel)}(
+    dim3 cudaops_grid, dim3 cudaops_block, size_t cudaops_smem,
+    cudaStream_t cudaops_stream{f", {listed}" if listed else ""})
+{{
+    {_launched(_author_callee(other), _GIVEN, names)}
+}}"""
+
+
+def _launched(callee: str, geometry: Sequence[str], arguments: Sequence[str]) -> str:
+    """A launch."""
+    return f"{callee}<<<{', '.join(geometry)}>>>({', '.join(arguments)});"
+
+
+def _author_callee(kernel: Kernel) -> str:
+    """The author's kernel, by its template's own parameters."""
+    arguments = template_parameter_names(kernel)
+    packs = ["..." if "..." in p else "" for p in kernel.template_parameters]
+    listed = ", ".join(a + p for a, p in zip(arguments, packs, strict=True))
+    return f"::{kernel.qualified_name}" + (f"<{listed}>" if listed else "")
 
 
 def forwardable(parameters: str) -> tuple[str, tuple[str, ...]]:
@@ -308,24 +394,19 @@ class _Wrapper:
         lines.append("{")
         fence = Fence.of(self.rewrite)
         lines += [*fence.begin, *self._guarded(body), *fence.end]
-        given = ("cudaops_grid", "cudaops_block", "cudaops_smem", "cudaops_stream")
-        lines.append(f"    {self._started(self._baseline(), given, names, self.together)}")
+        if self.together:
+            lines.append(f"    {self._together(self._own_address(), _GIVEN, names)}")
+        else:
+            lines.append(f"    {_launched(_author_callee(self.kernel), _GIVEN, names)}")
         return "\n".join([*lines, "}", ""])
 
-    def _baseline(self) -> str:
-        arguments = template_parameter_names(self.kernel)
-        packs = ["..." if "..." in p else "" for p in self.kernel.template_parameters]
-        listed = ", ".join(a + p for a, p in zip(arguments, packs, strict=True))
-        return f"::{self.kernel.qualified_name}" + (f"<{listed}>" if listed else "")
+    def _own_address(self) -> str:
+        callee = _author_callee(self.kernel)
+        return exact_address(self.kernel, signature_of(self.kernel), callee)
 
-    def _started(
-        self, callee: str, geometry: Sequence[str], arguments: Sequence[str], together: bool
-    ) -> str:
-        """A launch."""
-        if together:
-            given = ", ".join((f"&{callee}", *geometry, *arguments))
-            return f"{self.space}::cudaops_together({given});"
-        return f"{callee}<<<{', '.join(geometry)}>>>({', '.join(arguments)});"
+    def _together(self, place: str, geometry: Sequence[str], arguments: Sequence[str]) -> str:
+        """A launch, by the kernel's address, of blocks that may wait for each other."""
+        return f"{self.space}::cudaops_together({', '.join((place, *geometry, *arguments))});"
 
     def _guarded(self, body: list[str]) -> list[str]:
         if not self.guard.instances:
@@ -426,8 +507,9 @@ class _Wrapper:
         dim3 = f"{self.space}::cudaops_dim3"
         geometry = (f"{dim3}({grid})", f"{dim3}({block})", f"(size_t){smem}", "cudaops_stream")
         arguments = [self._argument(launch, i) for i in range(len(launch.args))]
-        together = step_waits(self.rewrite, step)
-        return self._started(self._callee(step), geometry, arguments, together)
+        if step_waits(self.rewrite, step):
+            return self._together(f"&{self._callee(step)}", geometry, arguments)
+        return _launched(self._callee(step), geometry, arguments)
 
     def _argument(self, launch: Launch, index: int) -> str:
         expression = launch.args[index]

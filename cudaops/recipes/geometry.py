@@ -64,7 +64,7 @@ class Freedom:
 
 def prove_free(program: Program, kernel: Kernel, workloads: Sequence[Workload]) -> Freedom:
     """The freedom there is. Raises NotUnderstood where it is not proven."""
-    if kernel.uses_dynamic_shared or kernel.qualified_name != kernel.name:
+    if kernel.uses_dynamic_shared or kernel.qualified_name != kernel.plain_name:
         raise NotUnderstood("dynamic shared memory or a namespace")
     form = form_of(program, kernel, workloads)
     proof = _Proof(form)
@@ -339,7 +339,7 @@ def _why(verdict: Verdict | None) -> str:
 def _source(
     program: Program, kernel: Kernel, workloads: Sequence[Workload], freedom: Freedom
 ) -> str:
-    name = free_name(f"{kernel.name}_regrouped", program)
+    name = free_name(f"{kernel.plain_name}_regrouped", program)
     names = {axis: f"CUDAOPS_B{axis.upper()}" for axis in freedom.axes}
     lines = ["// The same kernel over the same threads, in blocks of another size."]
     for axis, values in zip(freedom.axes, _VALUES[len(freedom.axes)].values(), strict=True):
@@ -355,7 +355,7 @@ def _source(
     extents = f"grid=({', '.join(grid)}) block=({', '.join(block)})"
     lines.append(f"// @launch {callee} {extents} args=({arguments})")
     text = _LINKAGE.sub("", kernel.text)
-    return "\n".join([*lines, re.sub(rf"\b{kernel.name}\b", name, text), ""])
+    return "\n".join([*lines, re.sub(rf"\b{kernel.plain_name}\b", name, text), ""])
 
 
 def _grid(axis: str, freedom: Freedom, names: Mapping[str, str]) -> str:

@@ -359,7 +359,7 @@ class _Writer:
     ) -> None:  # fmt: skip
         self._program, self._kernel, self._reading, self._form = program, kernel, reading, form
         self._outputs = outputs
-        self._name = free_name(f"{kernel.name}_tiled", program)
+        self._name = free_name(f"{kernel.plain_name}_tiled", program)
         self._lanes = 16 // ELEMENT_BYTES[form.element]
         self._extra = {
             local: axis

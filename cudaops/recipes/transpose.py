@@ -233,7 +233,7 @@ def _source(program: Program, kernel: Kernel, reading: Reading, form: TransposeF
     declared = signature(reading.parameters, const.__contains__, {form.source.array})
     return _SOURCE.substitute(
         requires="".join(f"// @requires {r}\n" for r in form.requirements),
-        name=free_name(f"{kernel.name}_tiled", program),
+        name=free_name(f"{kernel.plain_name}_tiled", program),
         grid=", ".join(grid),
         args=", ".join(
             [p.name for p in reading.parameters] + [a.size.text() for a in extra.values()]

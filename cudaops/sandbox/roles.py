@@ -34,7 +34,10 @@ def refine_roles(
     another buffer's result depends on: a launch may exchange two, or empty one into another.
     """
     trial = _Trial(executor, baseline, workload, folder, timeout_s)
-    refined = [a if a.role == "in" else trial.refined(a) for a in workload.allocations]
+    kept = [a.role == "in" or a.holds_pointers for a in workload.allocations]
+    refined = [
+        a if keep else trial.refined(a) for a, keep in zip(workload.allocations, kept, strict=True)
+    ]
     outs = [a for a in refined if a.role == "out"]
     written = [a for a in refined if a.role != "in"]
     if len(written) > 1 and outs and not trial.reproduces(written, outs):

@@ -96,7 +96,9 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
 def _launched_by(rewrite: Rewrite, program: Program) -> frozenset[str]:
     """The program's kernels that a rewrite made of it launches, by itself or through an entry."""
     names = {step.kernel.partition("<")[0].rpartition("::")[2] for step in rewrite.plan.launches}
-    return frozenset(k.name for k in program.kernels if names & {k.name, entry_name(k.name)})
+    return frozenset(
+        k.name for k in program.kernels if names & {k.plain_name, entry_name(k.plain_name)}
+    )
 
 
 def _recorded(bench: Workbench, program: Program, strangers: bool) -> Captured:

@@ -159,7 +159,9 @@ def _only_kernel(program: Program, request: ProgramRequest) -> str | None:
     if len(launched) != 1:
         return None
     kernel = program.kernel(launched.pop())
-    plain = not kernel.template_parameters and kernel.qualified_name == kernel.name
+    plain = (
+        not kernel.template_parameters and kernel.qualified_name == kernel.name
+    )  # nor overloaded
     return kernel.name if plain else None
 
 

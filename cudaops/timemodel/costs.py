@@ -71,14 +71,16 @@ CALLS: dict[str, Mix] = {
     "rint": _mix(convert=1), "fmod": _mix(fp64=20, alu=40),
     "sincos": _mix(fp64=21, alu=30, fp32=8, convert=2),
     "cudaops::multiply_tiles": _mix(fp32=32),
+    **{f"cudaops_ptx::tile_{n}": _mix(fp32=n // 128) for n in (256, 512, 1024, 2048, 4096)},
 }  # fmt: skip
 CALLS |= {"cexpif": CALLS["sincosf"], "cexpi": CALLS["sincos"]}
 """By the C library's name, and by CUDA's where that is one instruction. g++ makes one `cexpi` of
 both a sine and a cosine of one angle; these two are counted for sm_90. `tan` and `pow` in double
 and `fmod` are estimates; `sinh`, `log1p` and the inverse hyperbolic ones have all of what stands
 before their end, of which small arguments need less. `multiply_tiles` is a product of `mma.h`: 4096
-multiply-adds, four times as often as in single precision. Source: NVIDIA Ampere GA102 GPU
-Architecture whitepaper, 2.0, table 3; later devices take a half or a quarter of it."""
+multiply-adds, four times as often as in single precision; `tile_1024` is one of inline PTX, of so
+many. Source: NVIDIA Ampere GA102 GPU Architecture whitepaper, 2.0, table 3; later devices take a
+half or a quarter of it."""
 
 FAST_CALLS: dict[str, Mix] = {
     "__expf": _mix(fp32=3, alu=1, sfu=1), "__exp10f": _mix(fp32=3, alu=1, sfu=1),

@@ -139,13 +139,13 @@ class Draft:
                 raise NotUnderstood("template arguments that differ or are not written")
             template = f"<{arguments}>"
         taken = _names(f.text for f in subject.program.files)
-        name = _free(f"{kernel.name}_fast", taken)
+        name = _free(f"{kernel.plain_name}_fast", taken)
         written = kernel.text
         if "#" in written:
             form = kernel_form(subject.program, kernel, workloads[0].callee if template else None)
             written = resolved(written, form.kernel, kernel.start_byte)
         written = with_spaces(subject.program, written, "__global__")
-        own = rf"\b{re.escape(kernel.name)}\b(?=\s*\()"  # a variable may have the name too
+        own = rf"\b{re.escape(kernel.plain_name)}\b(?=\s*\()"  # a variable may have the name too
         text = re.sub(own, name, _LINKAGE.sub("", written), count=1)
         namespaces = kernel.qualified_name.split("::")[:-1]
         using, text = copied(subject.program, text.strip(), namespaces, template)

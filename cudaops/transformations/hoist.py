@@ -308,7 +308,7 @@ def _is_sure(x: Any, node: Any) -> bool:
 def _with_table(draft: Draft, entry: _Entry) -> Draft:
     kind, kernel, printer = getattr(entry.value, "type", ""), draft.form.kernel, draft.printer()
     table, lent = draft.free("ahead"), draft.free("ahead_bytes")
-    maker = draft.free(f"{draft.subject.kernel.name}_ahead")
+    maker = draft.free(f"{draft.subject.kernel.plain_name}_ahead")
     used = [
         p.name for p in kernel.parameters
         if p.name in names_in((*entry.needed, entry.value))

@@ -214,7 +214,7 @@ def _key_types(draft: Draft, value: Any, keys: tuple[Any, ...]) -> tuple[str, ..
 def _with_table(draft: Draft, entry: _Entry, entries: int) -> Draft:
     kind, kernel, printer = getattr(entry.value, "type", ""), draft.form.kernel, draft.printer()
     types = _key_types(draft, entry.value, entry.keys)
-    base = draft.subject.kernel.name
+    base = draft.subject.kernel.plain_name
     looked, maker = draft.free(f"{base}_looked_up"), draft.free(f"{base}_values")
     table, lent = draft.free("values"), draft.free("values_bytes")
     names = [draft.free(x) for x in ("at", "and_at")[: len(types)]]

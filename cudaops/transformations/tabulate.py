@@ -319,7 +319,7 @@ def _with_table(draft: Draft, entry: _Entry) -> Draft:
     kind = getattr(entry.value, "type", "")
     kernel = draft.form.kernel
     table, lent = draft.free("table"), draft.free("table_bytes")
-    maker = draft.free(f"{draft.subject.kernel.name}_table")
+    maker = draft.free(f"{draft.subject.kernel.plain_name}_table")
     printer = draft.printer()
     known = [int(t.count) for t in entry.turns if t.count.isdigit()]
     entries = " * ".join(t.count for t in entry.turns)

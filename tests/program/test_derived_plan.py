@@ -352,9 +352,9 @@ REFUSED = {
         "`table` is filled by host code (cudaMemcpyToSymbol)",
     ),
     "a launch that is not seen": (
-        "int main() { cudaLaunchKernel((const void*)sum, 1, 1, 0, 0, 0); }\n",
+        "int main() { cuLaunchKernel(0, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0); }\n",
         None,
-        "it launches by `cudaLaunchKernel`, which is not seen",
+        "it launches by `cuLaunchKernel`, which is not seen",
     ),
     "nothing": ("int main() {}\n", None, "it launches nothing in the place of `sum`"),
     "not finite": (

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from cudaops.program.hygiene import check_source
 from cudaops.program.lexing import apply_edits, byte_text, lex, plain_text
-from cudaops.program.ptx_asm import AsmError, Statement, asm_edits, asm_statements
+from cudaops.program.ptx_asm import Statement, asm_edits, asm_statements
 from cudaops.program.ptx_instructions import instructions, operation
+from cudaops.program.ptx_text import AsmError
 from tests.lanes import examples
 from tests.program.conftest import CheckCpp
 

@@ -211,6 +211,7 @@ class StandInDriver:
         block: Dim3,
         dynamic_smem_bytes: int,
         parameters: Sequence[bytes],
+        together: bool = False,
     ) -> None:
         """Run the kernel to its end; its errors show later.
 
@@ -227,8 +228,9 @@ class StandInDriver:
             variables = self._files(function.module)
             try:
                 seconds = self._child.run(
-                    function.module.image, ready, grid, block, dynamic_smem_bytes, variables
-                )
+                    function.module.image, ready, grid, block, dynamic_smem_bytes, variables,
+                    together,
+                )  # fmt: skip
             except DriverError as problem:
                 if problem.name == "CUDA_ERROR_INVALID_VALUE":
                     raise

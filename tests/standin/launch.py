@@ -129,8 +129,10 @@ class Child:
         block: Dim3,
         dynamic_smem_bytes: int,
         variables: Mapping[str, MemoryFile],
+        together: bool,
     ) -> float:
-        """Seconds the kernel took, by its unit. Memory is changed in place.
+        """Seconds the kernel took, by its unit. Memory is changed in place. `together`: its blocks
+        may wait for each other.
 
         Raises DriverError for what the kernel did wrong. There is no limit of time: a kernel that
         never ends ends with this process.
@@ -145,6 +147,7 @@ class Child:
         for name, file in variables.items():
             lines += [f"global {name} {file.contents()}", f"gdump {name} {file.path}"]
         lines.append(f"launch {ready.kernel.entry} {shape}")
+        lines += ["together"] if together else []
         lines += [f"value {value}" for value in ready.values]
         for file in (self._specification, self._report):
             file.empty()

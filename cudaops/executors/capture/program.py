@@ -117,6 +117,8 @@ class Recording:
         self.most_bytes = most_bytes
         self.remedy = remedy
         self.names = author_names(program)
+        self.named: tuple[str, ...] = ()
+        """Kernels that are asked for: several where a name is overloaded."""
 
     def capture(self, kernel: str | None, folder: Path) -> CaptureOutcome:
         """Run once with every kernel recorded, or the target alone where it is known.
@@ -126,7 +128,8 @@ class Recording:
         into the recorder's report or contents is misbehaved.
         """
         if kernel is not None:
-            kernel = self._known(kernel)
+            self.named = self._known(kernel)
+            kernel = self.named[0] if len(self.named) == 1 else None
         folder = folder.absolute()
         blobs = folder / "contents"
         try:
@@ -195,14 +198,13 @@ class Recording:
                 found += reader.launched(configurations)
         return tuple(launch for _, launch in sorted(found, key=lambda pair: pair[0]))
 
-    def _known(self, kernel: str) -> str:
-        try:
-            return self.program.kernel(kernel).name
-        except KeyError:
+    def _known(self, kernel: str) -> tuple[str, ...]:
+        """Names of those that are meant."""
+        named = self.program.kernels_named(kernel)
+        if not named:
             names = ", ".join(k.name for k in self.program.kernels) or "none"
-            raise InputError(
-                f"no kernel {kernel!r} in this program; its kernels: {names}"
-            ) from None
+            raise InputError(f"no kernel {kernel!r} in this program; its kernels: {names}")
+        return tuple(dict.fromkeys(k.name for k in named))
 
     def _target(
         self, kernel: str | None, counts: tuple[LaunchCount, ...], report: Report, printed: str
@@ -232,15 +234,29 @@ class Recording:
             )
         if kernel is None:
             ours = launched_here(self.program, launched)
+            ours = [k for k in ours if k in self.named] if self.named else ours
             if not ours:
-                text = f"the program launches {launched[0]}, which its files do not define"
-                raise InputError(text)
+                raise InputError(self._launches_others(launched))
             return next((k for k in ours if can_be_replaced(self.program, k)), ours[0])
         if kernel not in launched:
             raise InputError(
                 f"the program did not launch {kernel!r}; it launched {', '.join(launched[:20])}"
             )
         return kernel
+
+    def _launches_others(self, launched: Sequence[str]) -> str:
+        """Why none of them can be worked on."""
+        unclear = [n for n in launched if any(k.plain_name == n for k in self.program.kernels)]
+        if unclear and unclear[0] not in {k.name for k in self.program.kernels}:
+            listed = ", ".join(k.name for k in self.program.kernels if k.plain_name == unclear[0])
+            return (
+                f"which kernel a launch of `{unclear[0]}` means cannot be told: {listed}; launch "
+                "it outside of a macro and of a branch of the preprocessor, or rename one"
+            )
+        if self.named:
+            seen = ", ".join(launched[:20])
+            return f"the program launched none of {', '.join(self.named)}; it launched {seen}"
+        return f"the program launches {launched[0]}, which its files do not define"
 
     def _host_pointer(
         self, report: Report, kernel: str, found: list[Configuration]

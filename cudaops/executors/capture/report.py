@@ -102,6 +102,18 @@ class Address(NamedTuple):
     offset_bytes: int
 
 
+class Place(NamedTuple):
+    """Where an allocation lay in a launch that follows pointers in memory."""
+
+    address: int
+    size_bytes: int
+    holds_pointers: bool
+
+    def has(self, address: int) -> bool:
+        """Whether this is the address of a byte of it."""
+        return self.address <= address < self.address + self.size_bytes
+
+
 class Stored(NamedTuple):
     """Contents around a launch: the names of their files, of exactly so many bytes."""
 
@@ -251,7 +263,7 @@ class Launches:
         self._variables = {v.qualified_name for v in program.global_variables}
         self._lines: dict[str, dict[str, list[tuple[str, ...]]]] = {
             verb: defaultdict(list)
-            for verb in ("arg", "field", "before", "after", "gbefore", "gafter", "limit")
+            for verb in ("arg", "field", "before", "after", "place", "gbefore", "gafter", "limit")
         }
         for verb, by_number in self._lines.items():
             for line in report.all(verb):
@@ -289,6 +301,17 @@ class Launches:
         if [line[0] for line in lines] != [str(i) for i in range(len(lines))]:
             raise Malformed("before lines that do not number the allocations")
         return tuple(_stored("before", size, blob, after.get(k)) for k, size, blob in lines)
+
+    def places(self, number: str) -> tuple[Place, ...]:
+        """Where they lay, by index; none where no pointers stand in memory. Raises Malformed."""
+        lines = [_exactly("place", line, 3) for line in self._lines["place"][number]]
+        stored = self.allocations(number) if lines else ()
+        if [line[0] for line in lines] != [str(i) for i in range(len(stored))]:
+            raise Malformed("place lines that do not number the allocations")
+        return tuple(
+            Place(_whole("place", at, 1, 2**64 - 1), one.size_bytes, holds == "1")
+            for one, (_, at, holds) in zip(stored, lines, strict=True)
+        )
 
     def variables(self, number: str) -> tuple[tuple[str, Stored], ...]:
         """The program's own, by name. Raises Malformed."""

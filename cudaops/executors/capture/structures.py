@@ -7,8 +7,12 @@ from a number that looks like one, and what it points to.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
@@ -17,10 +21,10 @@ from cudaops.domain.workload import (
     NullArgument,
     OpaqueArgument,
     PointerArgument,
-    PointerField,
     ScalarArgument,
 )
-from cudaops.executors.capture.report import Address, Passed
+from cudaops.domain.workload import PointerField as GivenPointer
+from cudaops.executors.capture.report import Address, Passed, Place
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.front_end import kernel_form
@@ -30,6 +34,7 @@ from cudaops.program.syntax import (
     KernelForm,
     Layout,
     NotUnderstood,
+    PointerField,
     TypedParameter,
     normal_type,
 )
@@ -77,6 +82,71 @@ def with_pointers(
         _typed(form, parameter, one, addresses.get(position, ()))
         for position, (parameter, one) in enumerate(zip(parameters, passed, strict=True))
     )
+
+
+class Linked(NamedTuple):
+    """A pointer that stands in memory."""
+
+    name: str
+    """How it is reached: `rows[0]`, `at[2].next`."""
+    element: Element
+    is_const: bool
+
+
+def linked(
+    program: Program, kernel: Kernel, callee: str, passed: Sequence[Passed],
+    places: Sequence[Place], contents: Sequence[Path],
+) -> tuple[dict[int, list[Linked]], frozenset[int]]:  # fmt: skip
+    """By allocation, the pointers into it that stand in memory, as the types of the parameters tell
+    that lead there: tables of pointers, and structures with pointers to numbers or to more of the
+    same; and the allocations that are such tables. `places` and `contents`, before the launch, are
+    by allocation."""
+    try:
+        parameters = kernel_form(program, kernel, callee).kernel.parameters
+    except NotUnderstood:
+        return {}, frozenset()
+    found: dict[int, list[Linked]] = {}
+    tables = set[int]()
+    waiting: list[tuple[int, str, TypedParameter]] = [
+        (p.argument.allocation, p.argument.name, parameter)
+        for parameter, p in zip(parameters, passed, strict=False)
+        if isinstance(p.argument, PointerArgument)
+    ]
+    seen = set[int]()
+    while waiting:
+        index, name, parameter = waiting.pop()
+        if index in seen or not places[index].holds_pointers:
+            continue
+        seen.add(index)
+        if parameter.type.endswith("*"):
+            tables.add(index)
+        for target, path, field in _pointers_in(contents[index], parameter, places):
+            one = Linked(f"{name}{path}", element_of(field.type), field.is_const)
+            found.setdefault(target, []).append(one)
+            if field.type == parameter.type:
+                waiting.append((target, one.name, parameter))
+    return found, frozenset(tables)
+
+
+def _pointers_in(
+    contents: Path, parameter: TypedParameter, places: Sequence[Place]
+) -> Iterator[tuple[int, str, PointerField]]:
+    """The allocation of each that is an address, its path, and its type."""
+    words = np.fromfile(contents, dtype="<u8", count=contents.stat().st_size // POINTER_BYTES)
+    fields = parameter.pointers
+    size = parameter.layout.size_bytes if parameter.layout is not None else 0
+    if parameter.type.endswith("*"):
+        bare = normal_type(parameter.type.removesuffix("*").replace("const", "").strip())
+        fields = (PointerField("", 0, bare, "const" in parameter.type),)
+        size = POINTER_BYTES
+    if not size or size % POINTER_BYTES:
+        return
+    for start in range(0, len(words) * POINTER_BYTES - size + 1, size):
+        for field in fields:
+            address = int(words[(start + field.offset_bytes) // POINTER_BYTES])
+            target = next((i for i, p in enumerate(places) if p.has(address)), None)
+            if target is not None:
+                yield target, f"[{start // size}]{field.path}", field
 
 
 def stands_in(function: str, closure: str) -> bool:
@@ -135,7 +205,7 @@ def _typed(
         raise NotFollowed(
             f"parameter {parameter.name} has {len(data)} bytes, and {parameter.size_bytes} by clang"
         )
-    pointers: list[PointerField] = []
+    pointers: list[GivenPointer] = []
     layouts: list[Layout | None] = []
     for field in parameter.pointers:
         place = slice(field.offset_bytes, field.offset_bytes + POINTER_BYTES)
@@ -148,7 +218,7 @@ def _typed(
         element = _pointee(form, field.path, field.type)
         layouts.append(field.layout if element == "opaque" else None)
         pointers.append(
-            PointerField(
+            GivenPointer(
                 path=field.path,
                 at_bytes=field.offset_bytes,
                 is_const=field.is_const,

@@ -30,11 +30,14 @@ from cudaops.executors.capture.report import (
     Launches,
     Malformed,
     Passed,
+    Place,
     Stored,
     symbols,
 )
 from cudaops.executors.capture.structures import (
+    Linked,
     NotFollowed,
+    linked,
     number_fields,
     stands_in,
     takes,
@@ -45,7 +48,7 @@ from cudaops.executors.cuda.symbols import demangled
 from cudaops.executors.untrusted_files import copy_untrusted, discard, remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance
-from cudaops.program.syntax import Layout
+from cudaops.program.syntax import POINTER_BYTES, Layout
 
 TIME_COVERED = 0.9
 MAX_WORKLOADS = 5
@@ -244,6 +247,18 @@ class WorkloadReader:
         folder.mkdir(parents=True)
         arguments = tuple(p.argument for p in passed)
         gx, gy, gz, bx, by, bz = c.geometry
+        places = self._launches.places(c.number)
+        allocations = tuple(
+            self._allocation(folder, index, stored, passed, follows=bool(places))
+            for index, stored in enumerate(self._launches.allocations(c.number))
+        )
+        if places:
+            files = [folder / a.before for a in allocations]
+            found, tables = linked(self.program, self.kernel, callee, passed, places, files)
+            allocations = tuple(
+                _placed(a, place, found.get(a.index, ()), is_table=a.index in tables)
+                for a, place in zip(allocations, places, strict=True)
+            )
         return Workload(
             id=name,
             kernel=self.kernel.name,
@@ -253,10 +268,7 @@ class WorkloadReader:
             block=Dim3(x=bx, y=by, z=bz),
             dynamic_smem_bytes=c.smem,
             arguments=arguments,
-            allocations=tuple(
-                self._allocation(folder, index, stored, passed)
-                for index, stored in enumerate(self._launches.allocations(c.number))
-            ),
+            allocations=allocations,
             globals=self._globals(folder, c.number),
             launches=c.launches,
             time_share=min(1.0, c.seconds / total),
@@ -266,12 +278,13 @@ class WorkloadReader:
         )
 
     def _allocation(
-        self, folder: Path, index: int, stored: Stored, passed: tuple[Passed, ...]
+        self, folder: Path, index: int, stored: Stored, passed: tuple[Passed, ...], *, follows: bool
     ) -> Allocation:
+        """`follows`: pointers in memory may lead to it."""
         pointing = [
             one for position, p in enumerate(passed) for one in self._pointing(position, p, index)
         ]
-        if not pointing:
+        if not (pointing or follows):
             raise Malformed("a before line of memory that no argument points into")
         only_read = all(one.to_const for one in pointing)
         role: Role = "in" if only_read and stored.before == stored.after else "inout"
@@ -375,15 +388,37 @@ class WorkloadReader:
         """The same, which is an instance of this kernel: the address of any function can be
         reported."""
         name = callee.partition("<")[0].rpartition("::")[2]
-        if name != self.kernel.name or not callee.isprintable():
+        if name != self.kernel.plain_name or not callee.isprintable():
             raise Malformed(f"a config line with a function that is not {self.kernel.name}")
         return callee
+
+
+def _placed(
+    a: Allocation, place: Place, pointers: Sequence[Linked], *, is_table: bool
+) -> Allocation:
+    """The same of a launch that follows pointers in memory."""
+    update: dict[str, object] = {"address": place.address, "holds_pointers": place.holds_pointers}
+    unchanged = a.before == a.after
+    if pointers:
+        elements = {one.element for one in pointers}
+        known = a.element if a.element != "opaque" else elements.pop()
+        update["element"] = known if elements <= {known} else "opaque"
+        update["name"] = pointers[0].name
+        if not all(one.is_const for one in pointers):
+            update["role"] = "inout"
+    if place.holds_pointers:
+        size = POINTER_BYTES if is_table else None  # which is no wider where numbers are
+        update |= {
+            "element": "opaque", "fields": (), "structure_bytes": size,
+            "wide_structure_bytes": size, "role": "in" if unchanged else "inout",
+        }  # fmt: skip
+    return a.model_copy(update=update)
 
 
 def _layout(pointing: Sequence[_Pointing], size_bytes: int) -> Layout | None:
     """Of the structures that an allocation holds; None where it does not hold these alone, or where
     the type does not tell all that is in them."""
-    layout = pointing[0].layout
+    layout = pointing[0].layout if pointing else None
     if layout is None or not layout.fields or size_bytes < layout.size_bytes:
         return None
     whole = all(one.offset_bytes % layout.size_bytes == 0 for one in pointing)

@@ -17,7 +17,7 @@ from cudaops.cuda.nvcc_line import (
 )
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import Compiled, CompileFailed, Unit
-from cudaops.domain.program import Compilation, Program
+from cudaops.domain.program import Compilation, Kernel, Program
 from cudaops.executors.cpu.report import shared_memory
 from cudaops.executors.cpu.toolchain import (
     COMPILE_TIMEOUT_S,
@@ -42,7 +42,11 @@ from cudaops.executors.project.tree import Tools
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments
+from cudaops.program.lexing import byte_text, lex, line_of, plain_text
+from cudaops.program.overloads import address, pointer_type
 from cudaops.program.plans import instance
+from cudaops.program.ptx_asm import asm_statements
+from cudaops.program.ptx_text import AsmError
 from cudaops.program.reroute import (
     device_view_files,
     kernel_registrations,
@@ -288,7 +292,26 @@ def _refused(done: Finished, program: Program) -> CompileFailed:
     if done.timed_out:
         text = f"g++ did not finish within {COMPILE_TIMEOUT_S:g} s"
         return CompileFailed(message=text, log=done.stderr[:4096])
-    return read_failure(done.stderr, [f.path for f in program.files])
+    return _said_of_asm(read_failure(done.stderr, [f.path for f in program.files]), program)
+
+
+def _said_of_asm(failed: CompileFailed, program: Program) -> CompileFailed:
+    """What g++ or its assembler cannot do with an asm statement, in the words of who reads those:
+    the statement at that place or, where a macro holds it, the first that could not be read."""
+    if failed.message != _NOT_ASSEMBLED and not re.search(r"\basm\b", failed.message):
+        return failed
+    unread = [
+        (SourceLocation(file=file.path, line=line_of(lexed.text, one.at)), one.message)
+        for file in program.files
+        for lexed in (lex(byte_text(file.text)),)
+        for one in asm_statements(lexed, author=True)
+        if isinstance(one, AsmError)
+    ]
+    near = [one for one in unread if failed.location and one[0].line == failed.location.line]
+    for location, message in [*near, *unread][:1]:
+        text = f"inline PTX cannot run on the cpu executor: {message}; use --executor cuda"
+        return failed.model_copy(update={"message": plain_text(text), "location": location})
+    return failed
 
 
 BASELINE_ENTRY = 1000
@@ -328,13 +351,16 @@ def unit_source(unit: Unit) -> Source:
         for index, step in enumerate(unit.rewrite.plan.launches):
             lines.append(_entry(index, instance(unit.rewrite, step, bound)))
         lines.append("}")
-    lines.append(_entry(BASELINE_ENTRY, unit.callee))
+    author = unit.program.kernel(unit.kernel)
+    lines.append(pointer_type(author) + _entry(BASELINE_ENTRY, unit.callee, author))
     main = "\n".join(lines) + "\n" + _globals(unit.program)
     return Source({**files, MAIN: main}, precompilable(unit.program, widened=unit.widened))
 
 
-def _entry(index: int, callee: str) -> str:
-    return f"CUDAOPS_ENTRY({index}, {json.dumps(callee)}, {callee});"
+def _entry(index: int, callee: str, author: Kernel | None = None) -> str:
+    """Of a kernel of the rewrite's, or of this one of the author's."""
+    place = f"&{callee}" if author is None else address(author, callee)
+    return f"CUDAOPS_ENTRY({index}, {json.dumps(callee)}, {place});"
 
 
 def _globals(program: Program) -> str:
@@ -362,6 +388,7 @@ _ERROR = re.compile(
 )
 _PLACE = re.compile(r"(?:from |^)(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::(?P<column>\d+))?")
 _ASSEMBLER = re.compile(r"^(?P<file>[^\s:][^:]*):(?P<line>\d+): Error: (?P<text>.*)$")
+_NOT_ASSEMBLED = "inline assembly that this processor does not have"
 _UNLINKED = r"(?P<text>(?:undefined reference to|multiple definition of) .*)$"
 _LINKER = re.compile(r"(?P<file>[^\s:]+):(?P<line>\d+): " + _UNLINKED)
 _LINKER_BARE = re.compile(_UNLINKED)
@@ -377,8 +404,7 @@ def read_failure(log: str, author_files: Collection[str]) -> CompileFailed:
             return _failed(found["text"], location, log)
     for line in lines:
         if found := _ASSEMBLER.match(line):
-            text = "inline PTX assembly cannot run on the cpu executor"
-            return _failed(text, _location(found, known), log)
+            return _failed(_NOT_ASSEMBLED, _location(found, known), log)
     for line in lines:
         if found := _LINKER.search(line):
             return _failed(found["text"], _location(found, known), log)

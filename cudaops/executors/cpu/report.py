@@ -46,8 +46,8 @@ MOST_MESSAGE = 4096
 _MOST_FIELDS = 16
 _VERBS = frozenset(
     b"accesses after also arg before began config count cut end fault field full gafter gbefore"
-    b" graph host image kept ktimed lacks limit needs ok other overdue overflow paused reached"
-    b" refused stopped symbol timed unfollowed unordered unseen usage warn".split()
+    b" graph host image kept ktimed lacks limit needs ok other overdue overflow paused place"
+    b" reached refused stopped symbol timed unfollowed unordered unseen usage warn".split()
 )
 _REPEATED = (b"full", b"refused")
 """Written at every launch, in the same words."""

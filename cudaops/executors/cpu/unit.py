@@ -366,6 +366,12 @@ def _launch(task: Task, inputs: InputSet, folder: Path, *, keep_scratch: bool = 
     for name, size in task.plan.scratch_bytes.items():
         lines.append(f"scratch {name} {size * (2 if wide else 1)} {how}")
     lines += [_global(task, g, folder, n) for n, g in enumerate(task.workload.globals)]
+    lines += [
+        f"was {a.index} {a.address} {a.size_bytes} {widened_by(task.unit, a.element)} "
+        f"{int(a.holds_pointers)}"
+        for a in task.workload.allocations
+        if a.address is not None
+    ]
     lines += _launches(task)
     lines += [f"dump {a.index} {folder / f'out{a.index}.bin'}" for a in _wanted(task)]
     lines += [
@@ -411,7 +417,7 @@ def _holds(unit: Unit, name: str, kind: str) -> bool:
     """Whether a variable of the program is of this type, or a vector of it."""
     variables = unit.program.global_variables
     texts = [v.type_text for v in variables if name in (v.qualified_name, v.name)]
-    return any(re.search(rf"\b{kind}[1-4]?\b", text) for text in texts)
+    return any(re.search(rf"\b{kind}[1-4]?\b", text) and "*" not in text for text in texts)
 
 
 def _launches(task: Task) -> list[str]:

@@ -179,7 +179,8 @@ class CudaExecutor:
         """The author's kernels while the program is built and runs. Which instance of a template is
         launched only the run tells, and so does which of many kernels takes the time."""
         known = {k.name: k for k in program.kernels if not k.template_parameters}
-        wanted = [k for k in known.values() if kernel in (None, k.name, k.qualified_name)]
+        named = None if kernel is None else {k.name for k in program.kernels_named(kernel)}
+        wanted = [k for k in known.values() if named is None or k.name in named]
         for one in wanted if len(wanted) <= MOST_AHEAD else ():
             unit = Unit(program=program, kernel=one.name, callee=one.qualified_name)
             in_background(partial(self.host.platform.unit, unit, draft=False))

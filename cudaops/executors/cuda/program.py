@@ -144,12 +144,13 @@ class GpuProgram:
 
     def _limits(self, kernel: str | None) -> dict[str, str]:
         """When the recorder ends the program; not in a pause before this kernel was launched."""
-        awaited = {site.kernel: None for site in self.program.launches}
+        launched = dict.fromkeys(site.kernel for site in self.program.launches)
+        awaited = [k.name for name in launched for k in self.program.kernels_named(name)]
         later_s = 0.0 if kernel is not None else LONG_PAUSE_SHARE * self.timeout_s
         return {
             **self._until_pause(),
             "CUDAOPS_RECORDER_LONG_PAUSE_SECONDS": f"{later_s:g}",
-            "CUDAOPS_RECORDER_AWAITED": ",".join(awaited if kernel is None else [kernel]),
+            "CUDAOPS_RECORDER_AWAITED": ";".join(awaited if kernel is None else [kernel]),
         }
 
     def _until_pause(self) -> dict[str, str]:

@@ -68,6 +68,12 @@ class Buffer(Record):
     read_only: bool = False
     """The baseline leaves it as it is. Like every buffer it is restored before each sample, but not
     between the two launches of a warm sample, so that it stays in L2."""
+    address: int | None = None
+    """Where the program had it; None where no pointers in memory are followed."""
+    widened_by: int = 1
+    """Times that its elements are larger than the program's."""
+    holds_pointers: bool = False
+    """Addresses of buffers that stand in its file are moved to where these lie."""
 
 
 class Scratch(Record):

@@ -21,6 +21,7 @@ from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments
 from cudaops.program.lexing import Edit, Lexed, apply_edits, blank, byte_text, lex, plain_text
+from cudaops.program.overloads import address, pointer_type
 from cudaops.program.plans import instance
 from cudaops.program.reroute import device_view_files
 from cudaops.program.whole_program import device_source
@@ -128,13 +129,15 @@ def _marks(unit: Unit) -> str:
     if unit.rewrite is not None:
         lines += [f"namespace {NAMESPACE} {{", template]
         for index, step in enumerate(unit.rewrite.plan.launches):
-            lines += [f'#line {step.line} "{CANDIDATE_FILE}"', _mark(index, shown[index])]
+            lines += [f'#line {step.line} "{CANDIDATE_FILE}"', _mark(index, f"&{shown[index]}")]
         lines += ["}", f'#line 1 "{MAIN}"']
-    return "\n".join([*lines, template, _mark(BASELINE_ENTRY, unit.callee)]) + "\n"
+    author = unit.program.kernel(unit.kernel)
+    lines.append(pointer_type(author) + template)
+    return "\n".join([*lines, _mark(BASELINE_ENTRY, address(author, unit.callee))]) + "\n"
 
 
-def _mark(index: int, callee: str) -> str:
-    return f"template __global__ void {MARK}<{index}, decltype(&{callee}), &{callee}>();"
+def _mark(index: int, place: str) -> str:
+    return f"template __global__ void {MARK}<{index}, decltype({place}), {place}>();"
 
 
 def _widened_head(unit: Unit) -> str:

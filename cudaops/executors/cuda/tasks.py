@@ -121,6 +121,9 @@ def buffers_of(workload: Workload, inputs: InputSet, *, widened: bool) -> tuple[
             index=a.index,
             name=_name(workload, a.index),
             read_only=a.role == "in",
+            address=a.address,
+            widened_by=WIDENED_BY.get(a.element, 1) if widened else 1,
+            holds_pointers=a.holds_pointers,
             size_bytes=_bytes_in(a, a.size_bytes, widened),
             fill=inputs.poison.get(a.index),
             file=None

@@ -430,7 +430,7 @@ def open_project(
     if name:
         return found
     # What one file defines is not to be named in another.
-    known = {kernel.name for kernel in found.kernels}
+    known = {kernel.plain_name for kernel in found.kernels}
     launches = tuple(site for site in found.launches if site.kernel in known)
     return found.model_copy(update={"global_variables": (), "launches": launches})
 
@@ -454,7 +454,7 @@ class _Unit(NamedTuple):
 
     def kernels(self) -> set[str]:
         """Names of those that it defines."""
-        return {kernel.name for kernel in self.program.kernels}
+        return {kernel.plain_name for kernel in self.program.kernels}
 
 
 class _Units:
@@ -494,7 +494,7 @@ class _Units:
             compiled = ", ".join(reversed(self._compiled))
             raise InputError(f"the build does not compile {name}; nvcc compiled {compiled}")
         for unit in found:
-            if {k.name for k in unit.program.kernels if k.file == name} & unit.launches():
+            if {k.plain_name for k in unit.program.kernels if k.file == name} & unit.launches():
                 return unit
         launched = {s.kernel for u in found for s in u.program.launches if s.file == name}
         launched = launched or {kernel for unit in found for kernel in unit.launches()}

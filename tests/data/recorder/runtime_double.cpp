@@ -112,6 +112,10 @@ cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**
   if (lost == cudaSuccess) compute(found->second, grid.x * block.x, args);
   return told(cudaSuccess);
 }
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void** args, size_t bytes,
+                                        cudaStream_t stream) {
+  return cudaLaunchKernel(function, grid, block, args, bytes, stream);
+}
 cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
   *kernel = (cudaKernel_t)function;
   return cudaSuccess;

@@ -1,4 +1,3 @@
-// not yet: a device function's address as an argument
 // As device_variable_template, without a template: told apart from it.
 #include <cstdio>
 typedef float (*op_t)(float, float);

@@ -1,4 +1,3 @@
-// not yet: an address of a template's variable
 // A __device__ variable that is a template, read by cudaMemcpyFromSymbol.
 #include <cstdio>
 template <typename T> using op_t = T (*)(T, T);

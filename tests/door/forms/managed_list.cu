@@ -1,4 +1,3 @@
-// not yet: pointers that stand in memory
 // A list in managed memory: the pointers that lead on stand in memory, not among the arguments.
 #include <cstdio>
 struct Item { int key; Item *next; };

@@ -1,4 +1,3 @@
-// not yet: which overload a launch means
 // several kernels overload one name, on the types of their arguments
 #include <cstdio>
 #include <cstdint>

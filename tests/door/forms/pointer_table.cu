@@ -1,4 +1,3 @@
-// not yet: pointers to pointers
 // A table of device pointers, copied to the device: rows are reached through it.
 #include <cstdio>
 __global__ void add_rows(float **rows, float *out, int n, int w) {

@@ -1,4 +1,3 @@
-// not yet: special registers by PTX
 // Reads a special register by inline PTX: which SM the block runs on.
 #include <cstdio>
 __device__ unsigned sm() {

@@ -70,6 +70,7 @@ ARITY: dict[str, tuple[int, int]] = {
     "cuMemHostAlloc": (2, 1),
     "cuMemcpyHtoDAsync": (4, 0), "cuMemcpyDtoHAsync": (4, 0), "cuMemsetD8Async": (4, 0),
     "cuMemcpyDtoDAsync": (4, 0), "cuLaunchKernel": (11, 0), "cuEventCreate": (1, 1),
+    "cuLaunchCooperativeKernel": (10, 0),
     "cuEventRecord": (2, 0), "cuEventSynchronize": (1, 0), "cuEventElapsedTime": (2, 1),
     "cuStreamSynchronize": (1, 0), "cuCtxResetPersistingL2Cache": (0, 0), "cuProfilerStart": (0, 0),
     "cuProfilerStop": (0, 0), "cuMemGetInfo": (0, 2), "cuStreamDestroy": (1, 0),

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "cudaops/clock_reads.h"
-#include "cudaops/runtime_api.h"
+#include "cudaops/texture.h"
 #include "machine.h"
 
 struct CUevent_st { double time; bool recorded; };
@@ -277,12 +277,24 @@ cudaError_t cudaMemset2D(void* p, size_t pitch, int value, size_t width, size_t 
 static char* slice_of(const cudaPitchedPtr& p, cudaPos at, size_t layer) {
   return (char*)p.ptr + ((at.z + layer) * p.ysize + at.y) * p.pitch + at.x;
 }
+// An array as pitched memory; where one takes part, widths and x are in its elements.
+static cudaPitchedPtr pitched(const cudaArray& a) {
+  size_t row = row_bytes(a);
+  return cudaPitchedPtr{a.data, row, row, std::max<size_t>(a.extent.height, 1)};
+}
 cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* copy) {
-  if (!copy || copy->srcArray || copy->dstArray || !copy->srcPtr.ptr || !copy->dstPtr.ptr) return fail(cudaErrorInvalidValue);
+  if (!copy) return fail(cudaErrorInvalidValue);
+  const cudaArray* array = copy->srcArray ? copy->srcArray : copy->dstArray;
+  size_t unit = array ? element_bytes(*array) : 1;
+  cudaPitchedPtr from = copy->srcArray ? pitched(*copy->srcArray) : copy->srcPtr;
+  cudaPitchedPtr to = copy->dstArray ? pitched(*copy->dstArray) : copy->dstPtr;
+  cudaPos at_from = copy->srcPos, at_to = copy->dstPos;
+  if (copy->srcArray) at_from.x *= unit;
+  if (copy->dstArray) at_to.x *= unit;
+  if (!from.ptr || !to.ptr) return fail(cudaErrorInvalidValue);
   for (size_t layer = 0; layer < copy->extent.depth; ++layer) {
-    cudaError_t error = cudaMemcpy2D(slice_of(copy->dstPtr, copy->dstPos, layer), copy->dstPtr.pitch,
-                                     slice_of(copy->srcPtr, copy->srcPos, layer), copy->srcPtr.pitch,
-                                     copy->extent.width, copy->extent.height, copy->kind);
+    cudaError_t error = cudaMemcpy2D(slice_of(to, at_to, layer), to.pitch, slice_of(from, at_from, layer), from.pitch,
+                                     copy->extent.width * unit, copy->extent.height, copy->kind);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
@@ -333,7 +345,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
   p->maxGridSize[0] = 2147483647, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
   p->major = 8, p->minor = 6;
-  p->multiProcessorCount = 72;
+  p->multiProcessorCount = multiprocessors;
   p->clockRate = 1695000, p->memoryClockRate = 6251000, p->memoryBusWidth = 384;
   p->l2CacheSize = 6 << 20;
   p->maxThreadsPerMultiProcessor = 1536, p->maxBlocksPerMultiProcessor = 16;

@@ -234,6 +234,10 @@ void* cluster_map(const void* shared, unsigned rank) {
   return w.cluster->area + rank * w.cluster->stride + offset;
 }
 
+bool is_shared(const void* p) {
+  return offset_of(inside("isspacep", __builtin_return_address(0)), static_cast<const char*>(p)) >= 0;
+}
+
 unsigned cluster_rank_of(const void* shared) {
   const void* site = __builtin_return_address(0);
   Worker& w = inside("query_shared_rank", site);

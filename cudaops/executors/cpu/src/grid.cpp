@@ -22,8 +22,8 @@ void set_error(cudaError_t error);
 size_t dynamic_limit_of(const void* function);
 
 GlobalVariable* global_variables = nullptr;
-GlobalVariable::GlobalVariable(const char* name, const void* address, size_t size)
-    : name(name), address(const_cast<void*>(address)), size(size), next(global_variables) {
+GlobalVariable::GlobalVariable(const char* name, const void* address, size_t size, bool functions)
+    : name(name), address(const_cast<void*>(address)), size(size), functions(functions), next(global_variables) {
   global_variables = this;
 }
 

@@ -169,6 +169,13 @@ size_t host_bytes_available();
 
 extern GlobalVariable* global_variables;
 
+// Pointers to functions as a number that stands for the name: 0 where there is no function; what stands
+// in a variable that holds such, so that another executable may read it; and the other way round.
+uint64_t function_token(uintptr_t address);
+std::vector<char> portable(const GlobalVariable& v);
+const void* function_of(unsigned long long token);
+void make_own(GlobalVariable& v);
+
 // CUDAOPS_ORDER: threads of a block, and with `all` blocks too, begin with the last.
 extern bool reversed_threads, reversed_blocks;
 

@@ -88,6 +88,13 @@ static std::vector<Field> fields_in(const void* data, size_t size) {
   return found;
 }
 
+// What a launch can reach: what its arguments hand over, then what stands in that.
+struct Reached {
+  std::vector<const Allocation*> all;
+  std::vector<bool> holds;  // addresses of others among them
+  bool any = false;
+};
+
 // The addresses that an argument hands over: itself, or what stands in a structure.
 static std::vector<Field> addresses_in(const ArgumentType& type, const void* value) {
   if (type.kind == ArgumentKind::Opaque) return fields_in(value, type.size);
@@ -267,7 +274,7 @@ class ProgramRecorder : public Recorder {
     for (int i = 0; i < call.count; ++i) {
       std::string bytes = bytes_of(call.values[i], call.types[i].size);
       std::vector<Field> addresses = addresses_in(call.types[i], call.values[i]);
-      if (call.types[i].kind == ArgumentKind::Pointer && addresses.empty())
+      if (call.types[i].kind == ArgumentKind::Pointer && !call.types[i].function && addresses.empty())
         bytes = *(const uintptr_t*)call.values[i] ? "host" : "null";
       for (const Field& field : addresses) {
         auto at = std::find(order.begin(), order.end(), field.allocation->begin) - order.begin();
@@ -321,9 +328,9 @@ class ProgramRecorder : public Recorder {
         if (!least || other.threads < least->threads) least = &other;
       }
     if (recorded >= most_recorded && c.threads <= least->threads + least->threads / 2) return false;
-    std::vector<const Allocation*> reachable = reach(call);
+    reached_ = reach_through(call);
     size_t bytes = 0;
-    for (auto* a : reachable) bytes += 2 * a->size;
+    for (auto* a : reached_.all) bytes += 2 * a->size;
     if (written_ + bytes > room_) {
       report("full\t%s", call.kernel);
       return false;
@@ -339,6 +346,32 @@ class ProgramRecorder : public Recorder {
     for (int i = 0; i < call.count; ++i)
       for (const Field& field : addresses_in(call.types[i], call.values[i]))
         if (std::find(found.begin(), found.end(), field.allocation) == found.end()) found.push_back(field.allocation);
+    return found;
+  }
+
+  // With what stands in structures, tables of pointers and variables, however far that leads.
+  Reached reach_through(const Call& call) {
+    Reached found;
+    found.all = reach(call);
+    std::vector<Holds> holds(found.all.size(), Holds::Nothing);
+    auto enter = [&](const Allocation* a, Holds what) {
+      size_t at = std::find(found.all.begin(), found.all.end(), a) - found.all.begin();
+      if (at == found.all.size()) found.all.push_back(a), holds.push_back(Holds::Nothing);
+      holds[at] = std::max(holds[at], what);
+    };
+    for (int i = 0; i < call.count; ++i)
+      if (call.types[i].kind == ArgumentKind::Pointer)
+        for (const Field& field : addresses_in(call.types[i], call.values[i])) enter(field.allocation, call.types[i].holds);
+    for (GlobalVariable* v = global_variables; v; v = v->next)
+      for (const Field& field : fields_in(v->address, v->size)) enter(field.allocation, Holds::Nothing), found.any = true;
+    for (size_t k = 0; k < found.all.size(); ++k) {
+      found.holds.push_back(false);
+      if (holds[k] == Holds::Nothing) continue;
+      for (const Field& field : fields_in((const void*)found.all[k]->begin, found.all[k]->size)) {
+        enter(field.allocation, holds[k] == Holds::Numbers ? Holds::Nothing : Holds::Anything);
+        found.holds[k] = found.any = true;
+      }
+    }
     return found;
   }
 
@@ -367,15 +400,16 @@ class ProgramRecorder : public Recorder {
     report("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu\t%s", c.id, call.kernel, call.site,
            (unsigned long long)(uintptr_t)call.function, call.grid.x, call.grid.y, call.grid.z, call.block.x,
            call.block.y, call.block.z, call.shared_bytes, call.within ? call.within : "");
-    std::vector<const Allocation*> reachable = reach(call);
+    if (call.limit) report("limit\t%d\t%s", c.id, call.limit);
+    const std::vector<const Allocation*>& reachable = reached_.all;
     for (int i = 0; i < call.count; ++i) describe_argument(c.id, i, call.types[i], call.values[i], reachable);
     for (size_t k = 0; k < reachable.size(); ++k) {
       const Allocation& a = *reachable[k];
       report("before\t%d\t%zu\t%zu\t%s", c.id, k, a.size, store((const void*)a.begin, a.size).c_str());
+      if (reached_.any) report("place\t%d\t%zu\t%llu\t%d", c.id, k, (unsigned long long)a.begin, (int)reached_.holds[k]);
     }
     for (GlobalVariable* v = global_variables; v; v = v->next) {
-      if (!fields_in(v->address, v->size).empty()) report("limit\t%d\tvariable %s holds a device pointer", c.id, v->name);
-      report("gbefore\t%d\t%s\t%zu\t%s", c.id, v->name, v->size, store(v->address, v->size).c_str());
+      report("gbefore\t%d\t%s\t%zu\t%s", c.id, v->name, v->size, store(portable(*v).data(), v->size).c_str());
     }
   }
 
@@ -385,10 +419,11 @@ class ProgramRecorder : public Recorder {
       uintptr_t p = *(const uintptr_t*)value;
       if (!p) return report("arg\t%d\t%d\tnull", id, i);
       const Allocation* a = allocation_around(p);
+      if (uint64_t token = type.function ? function_token(p) : 0)
+        return report("arg\t%d\t%d\topaque\t%s\t%s", id, i, type.function(), hex_of(&token, sizeof token).c_str());
       if (!a && in_global(p)) return report("limit\t%d\tparameter @N%d@ points into a __device__ variable", id, i);
       if (!a && any_registered()) return report("limit\t%d\tparameter @N%d@ points to registered host memory", id, i);
       if (!a) return report("host\t%d\t%d", id, i);
-      if (type.pointee_pointer) report("limit\t%d\tparameter @N%d@ points to pointers", id, i);
       auto at = std::find(reachable.begin(), reachable.end(), a) - reachable.begin();
       return report("arg\t%d\t%d\tpointer\t%s\t%d\t%ld\t%lld", id, i, type.element, (int)type.pointee_const, (long)at,
                     (long long)p - (long long)a->begin);
@@ -403,12 +438,28 @@ class ProgramRecorder : public Recorder {
     }
   }
 
+  // Whether a table of pointers holds one that is no device's.
+  bool leads_elsewhere(const ArgumentType& type, const void* value) {
+    for (const Field& field : addresses_in(type, value))
+      for (size_t i = 0; i + sizeof(uintptr_t) <= field.allocation->size; i += sizeof(uintptr_t)) {
+        uintptr_t word = *(const uintptr_t*)(field.allocation->begin + i);
+        bool is_address = word >= 1 << 16 && word >> 47 == 0;  // of a user's process (x86-64, aarch64)
+        if (is_address && !allocation_around(word)) return true;
+      }
+    return false;
+  }
+
   void store_after(const Call& call, Configuration& c) {
-    std::vector<const Allocation*> reachable = reach(call);
+    const std::vector<const Allocation*>& reachable = reached_.all;
+    for (int i = 0; i < call.count; ++i) {
+      const ArgumentType& type = call.types[i];
+      if (type.kind == ArgumentKind::Pointer && type.pointee_pointer && leads_elsewhere(type, call.values[i]))
+        report("limit\t%d\tparameter @N%d@ points to pointers to what a kernel made, or to the host's memory", c.id, i);
+    }
     for (size_t k = 0; k < reachable.size(); ++k)
       report("after\t%d\t%zu\t%s", c.id, k, store((const void*)reachable[k]->begin, reachable[k]->size).c_str());
     for (GlobalVariable* v = global_variables; v; v = v->next)
-      report("gafter\t%d\t%s\t%s", c.id, v->name, store(v->address, v->size).c_str());
+      report("gafter\t%d\t%s\t%s", c.id, v->name, store(portable(*v).data(), v->size).c_str());
   }
 
   std::map<std::string, Repeat> repeats_;
@@ -418,6 +469,7 @@ class ProgramRecorder : public Recorder {
   std::string folder_, target_, exact_;
   Configuration *current_ = nullptr, *previous_ = nullptr;
   std::vector<uintptr_t> previous_set_;
+  Reached reached_;                  // of the launch that is recorded
   bool recording_ = false, proving_ = false;
   double timed_s_ = 0;               // of a run of which only times are wanted; 0: of another
   std::atomic<double> last_end_{never};  // when the last launch ended

@@ -68,6 +68,7 @@ class Runner {
       else if (verb == "scratch") scratch(words);
       else if (verb == "global") global(words);
       else if (verb == "launch") launch_line(words);
+      else if (verb == "was") was(words);
       else if (verb == "cluster") cluster(words);
       else if (verb == "together") steps_.back().cluster = steps_.back().grid, steps_.back().is_together = true;
       else if (verb == "value") value(words);
@@ -89,6 +90,7 @@ class Runner {
     checker_launch_begin();
 #endif
     std::string before = own_variables();
+    move_pointers(/*back=*/false);
     run();
     if (own_variables() != before) report("kept");
     limit(0);
@@ -96,6 +98,7 @@ class Runner {
     if (limit_s_ > 0) checker_launch_end();
 #endif
     seconds_ += now() - start;
+    move_pointers(/*back=*/true);
     dump();
     return seconds_;
   }
@@ -165,7 +168,7 @@ class Runner {
         std::string name;
         words >> name;
         GlobalVariable* v = variable(name);
-        save(rest(words), v->address, v->size);
+        save(rest(words), portable(*v).data(), v->size);
       }
     }
   }
@@ -199,6 +202,45 @@ class Runner {
     close(fd);
   }
 
+  // "was INDEX ADDRESS SIZE FACTOR HOLDS": where the program had a buffer, by how much its elements are
+  // wider here, and whether addresses stand in it.
+  void was(std::istringstream& words) {
+    int index;
+    Place p{};
+    words >> index >> p.begin >> p.size >> p.factor >> p.holds;
+    places_[index] = p;
+  }
+
+  // Addresses that stand in memory, from where the program had them to where they are here, or back.
+  void move_pointers(bool back) {
+    for (auto& [index, p] : places_)
+      if (p.holds && at_.count(index)) move_in((char*)at_[index], size_[index], back);
+    if (!places_.empty())
+      for (GlobalVariable* v = global_variables; v; v = v->next) move_in((char*)v->address, v->size, back);
+  }
+  void move_in(char* data, size_t size, bool back) {
+    for (size_t i = 0; i + sizeof(uintptr_t) <= size; i += sizeof(uintptr_t)) {
+      uintptr_t word;
+      std::memcpy(&word, data + i, sizeof word);
+      for (bool end : {false, true})  // one behind the last element is the next buffer's first elsewhere
+        if (word && moved(word, back, end)) {
+          std::memcpy(data + i, &word, sizeof word);
+          break;
+        }
+    }
+  }
+  bool moved(uintptr_t& word, bool back, bool end) {
+    for (auto& [index, p] : places_) {
+      if (!at_.count(index)) continue;
+      uintptr_t from = back ? at_[index] : p.begin, to = back ? p.begin : at_[index];
+      size_t size = back ? p.size * p.factor : p.size, offset = word - from;
+      if (end ? offset != size : offset >= size) continue;
+      word = to + (back ? offset / p.factor : offset * p.factor);
+      return true;
+    }
+    return false;
+  }
+
   // "blocks LAUNCH B B B": this launch (-1: every one) runs these blocks only.
   void blocks(std::istringstream& words) {
     unsigned long long b;
@@ -214,6 +256,7 @@ class Runner {
     in_series_ = true;
     steps_.clear();
     dumps_.clear();
+    places_.clear();
     size_t shift;
     words >> shift;
     if (shift == shift_) return;
@@ -285,6 +328,7 @@ class Runner {
     words.clear();
     words.seekg(from);
     contents(words, v->address, v->size);
+    make_own(*v);
   }
   void launch_line(std::istringstream& words) {
     Step s{};
@@ -356,6 +400,12 @@ class Runner {
     close(fd);
   }
 
+  struct Place {
+    uintptr_t begin;
+    size_t size, factor;
+    bool holds;
+  };
+  std::map<int, Place> places_;
   bool restricts_ = false, in_series_ = false;
   int begun_ = 0;
   size_t shift_ = 0;

@@ -6,6 +6,7 @@
 #include "report.cpp"
 #include "graph.cpp"
 #include "grid.cpp"
+#include "functions.cpp"
 #include "api.cpp"
 #include "recorder.cpp"
 #ifdef CUDAOPS_INSTRUMENTED

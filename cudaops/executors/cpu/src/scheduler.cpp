@@ -505,6 +505,7 @@ unsigned __activemask() {
 void __nanosleep(unsigned) {
   if (cudaops::worker && cudaops::worker->in_kernel) cudaops::turn_to_others(*cudaops::worker);
 }
+unsigned long long cudaops_nanoseconds() { return (unsigned long long)(cudaops::now() * 1e9); }
 long long clock64() {
 #if defined(__x86_64__)
   return (long long)__builtin_ia32_rdtsc();

@@ -20,7 +20,7 @@ from cudaops.domain.base import Dim3
 from cudaops.executors.cuda.protocol import Buffer
 from cudaops.executors.cuda.runner.driver import Driver, KernelFault
 from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
-from cudaops.executors.cuda.runner.replay import allocate, content_of
+from cudaops.executors.cuda.runner.replay import allocate, content_of, moved
 
 WARP = 32
 EMPTY_PAIRS = 100
@@ -44,8 +44,8 @@ class Ground:
         """`guards`: around the copies too. Those are made by `hold`."""
         self.driver = driver
         self.memory = memory
-        self.buffers = tuple(buffers)
         self.regions: dict[int, Region] = allocate(memory, buffers, guards=True)
+        self.buffers = moved(buffers, self.regions)
         size = L2_TIMES * driver.facts.l2_bytes
         self._flush = memory.take("L2 flush", size, guards=False) if size else None
         self._fill_byte = 0

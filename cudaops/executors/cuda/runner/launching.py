@@ -48,6 +48,8 @@ class LoadedSide:
         self.shown = ", ".join(dict.fromkeys(p.kernel.shown for p in side.launches))
         self.prepared: tuple[Prepared, ...] = ()
         self.scratch: dict[str, Region] = {}
+        self.globals = side.globals
+        """What the program's variables hold, with addresses in them as they are here."""
         self.module = _loaded(driver, Path(side.module))
 
     def prepare(self, memory: Memory, buffers: Mapping[int, Region], *, guards: bool) -> None:
@@ -98,7 +100,7 @@ class LoadedSide:
 
     def set_globals(self, memory: Memory) -> None:
         """Write the captured contents into the program's variables."""
-        for given in self.side.globals:
+        for given in self.globals:
             address, size = self.variable(given.symbol, given.size_bytes)
             memory.fill_in(address, size, Content(file=Path(given.file)))
 
@@ -112,7 +114,7 @@ class LoadedSide:
             for scratch in self.side.scratch
             for region in (self.scratch[scratch.name],)
         ]  # fmt: skip
-        given = {one.symbol: Content(file=Path(one.file)) for one in self.side.globals}
+        given = {one.symbol: Content(file=Path(one.file)) for one in self.globals}
         for symbol in dict.fromkeys((*given, *self.side.variables)):
             try:
                 address, size = self.variable(symbol)

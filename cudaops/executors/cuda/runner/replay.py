@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from cudaops.executors.cuda.protocol import (
     Buffer,
@@ -41,6 +43,8 @@ class Stage(NamedTuple):
     memory: Memory
     loaded: LoadedSide
     buffers: dict[int, Region]
+    given: tuple[Buffer, ...] = ()
+    """What the buffers hold, with addresses in them as they are here."""
 
 
 def run(driver: Driver, task: RunTask) -> RunReply:
@@ -51,7 +55,7 @@ def run(driver: Driver, task: RunTask) -> RunReply:
             if task.shared_fill is not None and not driver.fill_shared(task.shared_fill):
                 raise Refusal("this driver fills no shared memory", "report it")
             times.append(timed(driver, stage, number))
-        unchanged = save(stage, task)
+        unchanged = save(stage, task, stage.given)
     return RunReply(launch_us=tuple(times), unchanged=(unchanged,))
 
 
@@ -65,7 +69,7 @@ def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
         if sum(b.size_bytes for b in task.buffers) <= WARMED_BYTES:
             for number in range(count):
                 timed(driver, stage, number)
-            fill_buffers(stage, task.buffers)
+            fill_buffers(stage, stage.given)
             _refill_side(stage)
             driver.synchronize()
         times = []
@@ -104,8 +108,10 @@ def staged(
 ) -> Iterator[Stage]:
     """Load a side and its buffers; give everything back afterwards, if the context still lives."""
     with loaded_side(driver, side) as loaded, Memory(driver) as memory:
-        stage = Stage(memory, loaded, allocate(memory, buffers, guards=guards))
-        fill_buffers(stage, buffers)
+        regions = allocate(memory, buffers, guards=guards)
+        stage = Stage(memory, loaded, regions, moved(buffers, regions))
+        fill_buffers(stage, stage.given)
+        move_variables(loaded, buffers, regions)
         loaded.prepare(memory, stage.buffers, guards=guards)
         loaded.set_globals(memory)
         driver.synchronize()
@@ -118,6 +124,73 @@ def allocate(memory: Memory, buffers: Sequence[Buffer], *, guards: bool) -> dict
         b.index: memory.take(f"allocation {b.name or b.index}", b.size_bytes, guards=guards)
         for b in buffers
     }
+
+
+def moved(buffers: Sequence[Buffer], regions: Mapping[int, Region]) -> tuple[Buffer, ...]:
+    """The same buffers, with files in which addresses are those of this device."""
+    return tuple(
+        b.model_copy(update={"file": _moved_file(b.file, buffers, regions)})
+        if b.holds_pointers and b.file is not None
+        else b
+        for b in buffers
+    )
+
+
+_moved_files: dict[tuple[object, ...], int] = {}
+"""Descriptors of files in memory, by what they are made of; copies are held against them for as
+long as the process lives."""
+
+
+def _moved_file(file: str, buffers: Sequence[Buffer], regions: Mapping[int, Region]) -> str:
+    key = (file, *(regions[b.index].address for b in buffers))
+    if key not in _moved_files:
+        content = np.fromfile(file, dtype=np.uint8)
+        _move(content, buffers, regions, back=False)
+        _moved_files[key] = descriptor = os.memfd_create("moved")
+        with open(descriptor, "wb", closefd=False) as made:
+            made.write(content.data)
+    return f"/proc/self/fd/{_moved_files[key]}"
+
+
+def move_variables(
+    loaded: LoadedSide, buffers: Sequence[Buffer], regions: Mapping[int, Region]
+) -> None:
+    """Let a side's variables hold addresses as they are on this device."""
+    if any(b.address is not None for b in buffers):
+        loaded.globals = tuple(
+            g.model_copy(update={"file": _moved_file(g.file, buffers, regions)})
+            for g in loaded.side.globals
+        )
+
+
+def _move_back(path: str, buffers: Sequence[Buffer], regions: Mapping[int, Region]) -> None:
+    content = np.fromfile(path, dtype=np.uint8)
+    _move(content, buffers, regions, back=True)
+    content.tofile(path)
+
+
+def _move(
+    content: np.ndarray[Any, np.dtype[np.uint8]], buffers: Sequence[Buffer],
+    regions: Mapping[int, Region], *, back: bool,
+) -> None:  # fmt: skip
+    """Change each aligned word of 8 bytes that is an address in one of the buffers, or right behind
+    one and in no other."""
+    words = content[: content.size // 8 * 8].view(np.uint64)
+    old = words.copy()
+    done = np.zeros(words.shape, dtype=bool)
+    for behind in (False, True):
+        for b in buffers:
+            if b.address is None:
+                continue
+            here, there, factor = b.address, regions[b.index].address, b.widened_by
+            size = b.size_bytes // factor
+            if back:
+                here, there, size = there, here, b.size_bytes
+            offset = old - np.uint64(here)  # of a lower address: beyond every size
+            own = (offset == size if behind else offset < size) & ~done
+            far = offset[own] // np.uint64(factor) if back else offset[own] * np.uint64(factor)
+            words[own] = np.uint64(there) + far
+            done |= own
 
 
 def content_of(buffer: Buffer) -> Content:
@@ -136,10 +209,12 @@ def fill_buffers(stage: Stage, buffers: Sequence[Buffer]) -> None:
         stage.memory.fill_in(region.address, region.size_bytes, content_of(buffer))
 
 
-def save(stage: Stage, launch: RunTask | SeriesLaunch) -> tuple[int, ...]:
-    """Write what stands in buffers and variables to files; see `RunReply.unchanged`."""
+def save(stage: Stage, launch: RunTask | SeriesLaunch, given: Sequence[Buffer]) -> tuple[int, ...]:
+    """Write what stands in buffers and variables to files; see `RunReply.unchanged`. `given`: what
+    the buffers held."""
     unchanged = []
-    inputs = {b.index: b.file for b in launch.buffers if b.read_only and b.file is not None}
+    inputs = {b.index: b.file for b in given if b.read_only and b.file is not None}
+    pointers = {b.index for b in given if b.holds_pointers}
     for index, path in launch.dumps.items():
         region = stage.buffers.get(index)
         if region is None:
@@ -149,10 +224,14 @@ def save(stage: Stage, launch: RunTask | SeriesLaunch) -> tuple[int, ...]:
             unchanged.append(index)
         else:
             stage.memory.save(region.address, region.size_bytes, Path(path))
+            if index in pointers:
+                _move_back(path, given, stage.buffers)
     symbols = {g.name: g.symbol for g in stage.loaded.side.globals}
     for name, path in launch.global_dumps.items():
         address, size = stage.loaded.variable(symbols.get(name, name))
         stage.memory.save(address, size, Path(path))
+        if any(b.address is not None for b in given):
+            _move_back(path, given, stage.buffers)
     return tuple(unchanged)
 
 
@@ -196,10 +275,11 @@ def run_series(driver: Driver, task: SeriesTask) -> RunReply:
                     memory = places.enter_context(Memory(driver, launch.shift_bytes))
                     stage = _placed(memory, loaded, launch)
                     standing = launch.shift_bytes
-                _fill(stage, launch)
+                given = moved(launch.buffers, stage.buffers)
+                _fill(stage, launch, given)
                 driver.synchronize()
                 times += [timed(driver, stage, n) for n in range(len(task.side.launches))]
-                unchanged.append(save(stage, launch))
+                unchanged.append(save(stage, launch, given))
     return RunReply(launch_us=tuple(times), unchanged=tuple(unchanged))
 
 
@@ -216,12 +296,13 @@ def _numbered(number: int, count: int) -> Iterator[None]:
 def _placed(memory: Memory, loaded: LoadedSide, launch: SeriesLaunch) -> Stage:
     """Memory for buffers and scratch, and every parameter that points into it."""
     buffers: dict[int, Region] = allocate(memory, launch.buffers, guards=True)
+    move_variables(loaded, launch.buffers, buffers)
     loaded.prepare(memory, buffers, guards=True)
     return Stage(memory, loaded, buffers)
 
 
-def _fill(stage: Stage, launch: SeriesLaunch) -> None:
-    fill_buffers(stage, launch.buffers)
+def _fill(stage: Stage, launch: SeriesLaunch, given: Sequence[Buffer]) -> None:
+    fill_buffers(stage, given)
     kept = launch.keep_scratch
     for region in () if kept else stage.loaded.scratch.values():
         stage.memory.fill_in(region.address, region.size_bytes, Content(fill=launch.scratch_fill))

@@ -36,7 +36,7 @@ from cudaops.executors.cuda.runner.driver import (
 from cudaops.executors.cuda.runner.ground import Ground, Kept, check_copies
 from cudaops.executors.cuda.runner.launching import LoadedSide, loaded_side
 from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
-from cudaops.executors.cuda.runner.replay import content_of
+from cudaops.executors.cuda.runner.replay import content_of, move_variables, moved
 
 Clock = Callable[[], float]
 
@@ -87,13 +87,15 @@ class Bench:
         self._ranking = ranking
         regions, buffers = ground.regions, ground.buffers
         for loaded in sides:
+            move_variables(loaded, ground.buffers, regions)
             loaded.prepare(memory, regions, guards=True)
         self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
         ground.hold()
         self._read_only, self._written = ground.read_only, ground.written
         captured = [r for r in (*self._read_only, *self._written) if r.is_given]
         known = {b.index: b for b in buffers}
-        self._sets = [captured, *(_given(driver, memory, a, regions, known) for a in alternatives)]
+        others = (moved(one, regions) for one in alternatives)
+        self._sets = [captured, *(_given(driver, memory, one, regions, known) for one in others)]
         self.written = {b.index: regions[b.index] for b in buffers if not b.read_only}
         """What launches may write: by allocation."""
         self._graphs: dict[tuple[int | None, int], Any] = {}

@@ -48,6 +48,18 @@ CUDAOPS_ELEMENT_VECTOR(double, "f64")
 #undef CUDAOPS_ELEMENT_VECTOR
 #undef CUDAOPS_ELEMENT_INTEGER
 
+// Whether pointers stand in what a parameter points to: none, pointers to numbers, or structures and whatever
+// these lead to.
+enum class Holds : char { Nothing, Numbers, Anything };
+
+template <class T>
+constexpr Holds holds() {
+  using Pointee = std::remove_cv_t<std::remove_pointer_t<T>>;
+  if (std::is_pointer<T>::value)
+    return element<Pointee>::name[0] == 'o' && !std::is_void<Pointee>::value ? Holds::Anything : Holds::Numbers;
+  return std::is_class<T>::value && element<T>::name[0] == 'o' ? Holds::Anything : Holds::Nothing;
+}
+
 enum class ArgumentKind : char { Pointer = 'p', Scalar = 's', Opaque = 'o' };
 
 struct ArgumentType {
@@ -56,7 +68,9 @@ struct ArgumentType {
   unsigned size;
   bool pointee_const;
   bool pointee_pointer;
+  Holds holds;
   const char* (*written)();  // of a structure: "... [with T = ns::Name<int>]"; null: `element` is that
+  const char* (*function)() = nullptr;  // the same of a pointer to one; null: of any other
 };
 
 template <class T>
@@ -70,16 +84,20 @@ struct Unrestricted<T* __restrict__> { using type = T*; };
 template <class P>
 using unrestricted = typename Unrestricted<std::remove_cv_t<P>>::type;
 
+template <class P>
+constexpr bool points_to_function = std::is_pointer<P>::value && std::is_function<std::remove_pointer_t<P>>::value;
+
 template <class Written>
 constexpr ArgumentType describe() {
   using P = unrestricted<Written>;
   using T = std::remove_cv_t<std::remove_pointer_t<P>>;
   if (std::is_pointer<P>::value)
     return {ArgumentKind::Pointer, element<T>::name, sizeof(P),
-            std::is_const<std::remove_pointer_t<P>>::value, std::is_pointer<T>::value, nullptr};
+            std::is_const<std::remove_pointer_t<P>>::value, std::is_pointer<T>::value, holds<T>(), nullptr,
+            points_to_function<P> ? &written<P> : nullptr};
   if (std::is_arithmetic<P>::value || std::is_enum<P>::value)
-    return {ArgumentKind::Scalar, element<T>::name, sizeof(P), false, false, nullptr};
-  return {ArgumentKind::Opaque, "opaque", sizeof(P), false, false, &written<T>};
+    return {ArgumentKind::Scalar, element<T>::name, sizeof(P), false, false, Holds::Nothing, nullptr};
+  return {ArgumentKind::Opaque, "opaque", sizeof(P), false, false, Holds::Nothing, &written<T>};
 }
 
 }  // namespace cudaops

@@ -26,8 +26,11 @@ void __syncwarp(unsigned mask = 0xffffffffu);
 unsigned __activemask();
 void __nanosleep(unsigned nanoseconds);
 long long clock64();
+unsigned long long cudaops_nanoseconds();  // of a clock of the machine, which is none of the program's
 
 namespace cudaops {
+
+constexpr int multiprocessors = 72;  // of the device that programs are told of
 
 enum class Space : unsigned char { Global, Shared, Local, Program, Host };
 
@@ -51,6 +54,7 @@ void grid_arrive();
 void grid_wait();
 void* cluster_map(const void* shared, unsigned rank);
 unsigned cluster_rank_of(const void* shared);
+bool is_shared(const void* p);  // whether it points into this block's shared memory
 
 // A copy of `taken` bytes, and zeros up to `size`, that its thread makes when it waits for it.
 struct AsyncCopy {

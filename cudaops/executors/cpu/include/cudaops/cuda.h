@@ -16,6 +16,8 @@
 #include "simd.h"
 #include "warp.h"
 #include "atomics.h"
+#include "ptx_machine.h"
 #include "launch.h"
 #include "runtime_api.h"
+#include "texture_fetch.h"
 #include "keywords.h"

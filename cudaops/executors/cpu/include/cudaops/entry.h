@@ -18,12 +18,20 @@ struct RawValue {
   size_t size;
 };
 
+const void* function_of(unsigned long long token);  // null where this executable has none such
 [[noreturn]] void refuse_value(const char* kernel, int position, const char* why);
 
 template <class Written>
 unrestricted<Written> unpack(const RawValue& value, const char* kernel, int position) {
   using P = unrestricted<Written>;
-  if constexpr (std::is_pointer<P>::value) {
+  if constexpr (points_to_function<P>) {
+    unsigned long long token = 0;
+    if (value.kind == RawValue::Bytes && value.size == sizeof token) std::memcpy(&token, value.bytes, sizeof token);
+    const void* function = token ? function_of(token) : nullptr;
+    if (!function && !(value.kind == RawValue::Pointer && !value.bits))
+      refuse_value(kernel, position, "it points to a function that is not in this build");
+    return (P)function;
+  } else if constexpr (std::is_pointer<P>::value) {
     if (value.kind != RawValue::Pointer) refuse_value(kernel, position, "a pointer is needed");
     return (P)(uintptr_t)value.bits;
   } else if constexpr (std::is_arithmetic<P>::value || std::is_enum<P>::value) {
@@ -74,4 +82,4 @@ Entry make_entry(int index, const char* kernel, void (*function)(P...)) {
 }  // namespace cudaops
 
 #define CUDAOPS_ENTRY(index, text, ...) \
-  static ::cudaops::Entry cudaops_entry_##index = ::cudaops::make_entry(index, text, &__VA_ARGS__)
+  static ::cudaops::Entry cudaops_entry_##index = ::cudaops::make_entry(index, text, __VA_ARGS__)

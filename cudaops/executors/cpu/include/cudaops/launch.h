@@ -27,6 +27,7 @@ struct Call {
   void (*submit_copy)(void* closure, const Call& call);
   const void* function;  // null where template arguments are deduced
   const char* within;    // then the mangled type of a closure that stands in the launching function
+  const char* limit;     // not null: why such a launch cannot be captured
   int count;
   const ArgumentType* types;
   void* const* values;
@@ -129,8 +130,9 @@ struct GlobalVariable {
   const char* name;
   void* address;
   size_t size;
+  bool functions;  // holds pointers to functions
   GlobalVariable* next;
-  GlobalVariable(const char* name, const void* address, size_t size);
+  GlobalVariable(const char* name, const void* address, size_t size, bool functions);
 };
 
 }  // namespace cudaops
@@ -139,7 +141,8 @@ struct GlobalVariable {
 #define CUDAOPS_JOIN(a, b) CUDAOPS_JOIN_(a, b)
 #define CUDAOPS_GLOBAL(text, expression)                           \
   static ::cudaops::GlobalVariable CUDAOPS_JOIN(cudaops_global_, __COUNTER__)( \
-      text, (const void*)__builtin_addressof(expression), sizeof(expression))
+      text, (const void*)__builtin_addressof(expression), sizeof(expression),                \
+      ::cudaops::points_to_function<std::remove_all_extents_t<decltype(expression)>>)
 #ifndef CUDAOPS_LAUNCH
 #define CUDAOPS_LAUNCH ::cudaops::Launch
 #endif

@@ -43,7 +43,24 @@ struct PackedStart {
     unpack(*static_cast<const Launch*>(launch), (void (*)(P...))address, arguments, std::index_sequence_for<P...>());
   }
 };
+// Clusters that a launch asks for by an attribute: its text does not say them to who judges a rewrite.
+constexpr const char* clusters_by_attribute =
+    "it is launched with clusters by an attribute; write __cluster_dims__ at the kernel instead";
+
 template <class Launch, class... P> auto packed_start(void (*)(P...)) { return &PackedStart<Launch, P...>::start; }
+
+// What a call of several functions of one name gives back: the number of the kernel that is meant, and its type.
+// `Condition`: what a template gives back that not every type may stand in for.
+template <int Index, class Function, class Condition = void> struct Overload;
+template <int Index, class... P, class Condition>
+struct Overload<Index, void(P...), Condition> {
+  static constexpr int index = Index;
+  using Pointer = void (*)(P...);
+};
+template <class... Names> const char* overload_name(int index, Names... names) {
+  const char* all[] = {names...};
+  return all[index];
+}
 
 }  // namespace cudaops
 

@@ -84,7 +84,7 @@ struct cudaFuncAttributes {
 struct cudaExtent { size_t width, height, depth; };
 struct cudaPitchedPtr { void* ptr; size_t pitch, xsize, ysize; };
 struct cudaPos { size_t x, y, z; };
-typedef struct cudaArray* cudaArray_t;  // of which there are none
+typedef struct cudaArray* cudaArray_t;
 struct cudaMemcpy3DParms {
   cudaArray_t srcArray;
   cudaPos srcPos;
@@ -287,6 +287,42 @@ cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, T, size_t 
   return cudaops::suggest_block(grid, block, limit);
 }
 
+typedef enum cudaLaunchAttributeID {
+  cudaLaunchAttributeIgnore = 0, cudaLaunchAttributeAccessPolicyWindow = 1, cudaLaunchAttributeCooperative = 2,
+  cudaLaunchAttributeSynchronizationPolicy = 3, cudaLaunchAttributeClusterDimension = 4,
+  cudaLaunchAttributeClusterSchedulingPolicyPreference = 5, cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+  cudaLaunchAttributeProgrammaticEvent = 7, cudaLaunchAttributePriority = 8, cudaLaunchAttributeMemSyncDomainMap = 9,
+  cudaLaunchAttributeMemSyncDomain = 10, cudaLaunchAttributePreferredClusterDimension = 11,
+  cudaLaunchAttributeLaunchCompletionEvent = 12, cudaLaunchAttributeDeviceUpdatableKernelNode = 13,
+  cudaLaunchAttributePreferredSharedMemoryCarveout = 14
+} cudaLaunchAttributeID;
+typedef enum cudaClusterSchedulingPolicy {
+  cudaClusterSchedulingPolicyDefault, cudaClusterSchedulingPolicySpread, cudaClusterSchedulingPolicyLoadBalancing
+} cudaClusterSchedulingPolicy;
+typedef union cudaLaunchAttributeValue {
+  char pad[64];
+  int cooperative;
+  struct { unsigned x, y, z; } clusterDim, preferredClusterDim;
+  cudaClusterSchedulingPolicy clusterSchedulingPolicyPreference;
+  int programmaticStreamSerializationAllowed;
+  struct { cudaEvent_t event; int flags, triggerAtBlockStart; } programmaticEvent;
+  struct { cudaEvent_t event; int flags; } launchCompletionEvent;
+  int priority;
+  unsigned sharedMemCarveout;
+} cudaLaunchAttributeValue;
+typedef struct cudaLaunchAttribute_st {
+  cudaLaunchAttributeID id;
+  char pad[8 - sizeof(cudaLaunchAttributeID)];
+  cudaLaunchAttributeValue val;
+} cudaLaunchAttribute;
+typedef struct cudaLaunchConfig_st {
+  dim3 gridDim, blockDim;
+  size_t dynamicSmemBytes;
+  cudaStream_t stream;
+  cudaLaunchAttribute* attrs;
+  unsigned numAttrs;
+} cudaLaunchConfig_t;
+
 namespace cudaops {
 // cudaLaunchKernel, by the kernel's address.
 template <class T>
@@ -308,6 +344,36 @@ cudaError_t launch_packed_together(int site, T* function, dim3 grid, dim3 block,
   kernel->start(&made, kernel->address, arguments);
   return cudaPeekAtLastError();
 }
+inline Launch configured(int site, const char* kernel, const cudaLaunchConfig_t& config) {
+  Launch made = launch(site, kernel, config.gridDim, config.blockDim, config.dynamicSmemBytes);
+  bool together = false;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    const cudaLaunchAttribute& one = config.attrs[i];
+    together |= one.id == cudaLaunchAttributeCooperative && one.val.cooperative;
+    if (one.id != cudaLaunchAttributeClusterDimension) continue;
+    auto& size = one.val.clusterDim;
+    made.clusters(size.x, size.y, size.z);
+    if (size.x * size.y * size.z > 1) made.call.limit = clusters_by_attribute;
+  }
+  if (together) made.together();
+  return made;
+}
+// cudaLaunchKernelExC.
+template <class T>
+cudaError_t launch_configured_packed(int site, const cudaLaunchConfig_t* config, T* function, void** arguments) {
+  const NamedKernel* kernel = NamedKernel::find((const void*)function);
+  if (!kernel) return cudaErrorInvalidDeviceFunction;
+  Launch made = configured(site, kernel->name, *config);
+  kernel->start(&made, kernel->address, arguments);
+  return cudaPeekAtLastError();
+}
+// cudaLaunchKernelEx, with the kernel's name as it is written.
+template <class... P, class... A>
+cudaError_t launch_configured(int site, const char* written, const cudaLaunchConfig_t* config, void (*kernel)(P...),
+                              A&&... arguments) {
+  configured(site, written, *config).of(kernel)(std::forward<A>(arguments)...);
+  return cudaPeekAtLastError();
+}
 }  // namespace cudaops
 // As its author calls it, for who only reads the program: in a program that runs another name stands there.
 template <class T>
@@ -319,6 +385,14 @@ template <class T>
 cudaError_t cudaLaunchCooperativeKernel(T* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
                                         cudaStream_t stream = nullptr) {
   return ::cudaops::launch_packed_together(-1, function, grid, block, arguments, shared_bytes, stream);
+}
+template <class T>
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, T* function, void** arguments) {
+  return ::cudaops::launch_configured_packed(-1, config, function, arguments);
+}
+template <class... P, class... A>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(P...), A&&... arguments) {
+  return ::cudaops::launch_configured(-1, "", config, kernel, std::forward<A>(arguments)...);
 }
 
 // Graphs: what a stream captures is kept in its order, and runs where the graph is launched.

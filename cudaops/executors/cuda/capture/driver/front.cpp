@@ -133,11 +133,13 @@ ArgumentType type_of(std::string text, const List& list) {
   if (text.compare(0, 6, "const ") == 0) is_const = true, text.erase(0, 6);
   const auto found = list.elements.find(text);
   const char* element = found == list.elements.end() ? "opaque" : kept_forever(found->second.name);
-  if (is_pointer)
-    return {ArgumentKind::Pointer, element, sizeof(void*), is_const, !text.empty() && text.back() == '*', nullptr};
+  const bool is_table = !text.empty() && text.back() == '*', is_known = found != list.elements.end();
+  const bool leads_on = is_table || (is_pointer && !is_known && text != "void");
+  const auto holds = leads_on ? cudaops::Holds::Anything : cudaops::Holds::Nothing;
+  if (is_pointer) return {ArgumentKind::Pointer, element, sizeof(void*), is_const, is_table, holds, nullptr};
   const unsigned size = found == list.elements.end() ? 0 : found->second.size;
-  if (size != 0 && found->second.is_scalar) return {ArgumentKind::Scalar, element, size, false, false, nullptr};
-  return {ArgumentKind::Opaque, kept_forever("[with T = " + text + "]"), size, false, false, nullptr};
+  if (size != 0 && found->second.is_scalar) return {ArgumentKind::Scalar, element, size, false, false, holds, nullptr};
+  return {ArgumentKind::Opaque, kept_forever("[with T = " + text + "]"), size, false, false, holds, nullptr};
 }
 
 // A kernel of the list by the name that the driver knows it by.

@@ -134,6 +134,8 @@ static std::vector<Field> fields_in(const void* data, size_t size, size_t most =
 struct Reach {
   std::vector<std::vector<Field>> of;  // for each argument: itself, or what stands in a structure
   std::vector<Range> distinct;         // in order of first mention
+  std::vector<bool> holds;             // addresses of others, of each; empty until `follow`
+  bool follows = false;                // whether some stand in memory
 
   explicit Reach(const Call& call) {
     for (int i = 0; i < call.count; ++i) {
@@ -147,6 +149,41 @@ struct Reach {
     uintptr_t p = type.kind == ArgumentKind::Pointer ? *(const uintptr_t*)value : 0;
     Range range = p ? allocation_of(p) : Range{0, 0};
     return range.size ? std::vector<Field>{{0, p, range}} : std::vector<Field>{};
+  }
+  // What stands in tables of pointers and structures too, however far that leads. False where there is more
+  // of it than is followed.
+  bool follow(const Call& call, const Variable* variables) {
+    constexpr size_t most_bytes = 256 << 20, most_pointers = 1 << 16, most_ranges = 1 << 14;
+    std::vector<cudaops::Holds> what(distinct.size(), cudaops::Holds::Nothing);
+    for (int i = 0; i < call.count; ++i)
+      if (call.types[i].kind == ArgumentKind::Pointer)
+        for (const Field& field : of[(size_t)i])
+          what[index(field.range)] = std::max(what[index(field.range)], call.types[i].holds);
+    std::vector<char> bytes;
+    auto enter = [&](const Range& range, cudaops::Holds held) {
+      size_t at = index(range);
+      if (at == distinct.size()) distinct.push_back(range), what.push_back(held);
+      what[at] = std::max(what[at], held);
+      follows = true;
+    };
+    for (const Variable* v = variables; v; v = v->next) {
+      bytes.resize(std::min<size_t>(v->size, 1 << 20));
+      if (cudaMemcpy(bytes.data(), (const void*)address_of(*v), bytes.size(), cudaMemcpyDefault) != cudaSuccess) return false;
+      for (const Field& field : fields_in(bytes.data(), bytes.size(), most_pointers)) enter(field.range, cudaops::Holds::Nothing);
+    }
+    for (size_t k = 0; k < distinct.size(); ++k) {
+      holds.push_back(false);
+      if (what[k] == cudaops::Holds::Nothing) continue;
+      if (distinct[k].size > most_bytes || distinct.size() > most_ranges) return false;
+      bytes.resize(distinct[k].size);
+      if (cudaMemcpy(bytes.data(), (const void*)distinct[k].begin, bytes.size(), cudaMemcpyDefault) != cudaSuccess) return false;
+      std::vector<Field> fields = fields_in(bytes.data(), bytes.size(), most_pointers);
+      if (fields.size() >= most_pointers) return false;
+      auto next = what[k] == cudaops::Holds::Numbers ? cudaops::Holds::Nothing : cudaops::Holds::Anything;
+      for (const Field& field : fields) enter(field.range, next);
+      holds[k] = !fields.empty();
+    }
+    return true;
   }
   size_t index(const Range& range) const {
     size_t k = 0;
@@ -250,7 +287,7 @@ class Recorder {
     if (const char* seconds = option("CUDAOPS_RECORDER_LONG_PAUSE_SECONDS")) long_pause_s_ = atof(seconds);
     if (const char* names = option("CUDAOPS_RECORDER_AWAITED")) {
       std::stringstream list(names);
-      for (std::string name; std::getline(list, name, ',');) awaited_.push_back(name);
+      for (std::string name; std::getline(list, name, ';');) awaited_.push_back(name);
     }
     if (const char* seconds = option("CUDAOPS_RECORDER_SECONDS"))
       std::thread([this, limit = atof(seconds)] { stop_after(limit); }).detach();
@@ -277,8 +314,10 @@ class Recorder {
         Configuration& c = *recent->configuration;
         if (graphs_ == 0 && wants(c)) {
           Reach reach(call);
+          bool whole = reach.follow(call, variables_of(call));
           wanted = has_room(call, c, reach) && cudaDeviceSynchronize() == cudaSuccess;
           if (wanted) lines_ = describe(call, c, reach);
+          if (wanted && !whole) lines_ += line("limit\t%d\tmore pointers stand in memory than are followed", c.id);
         }
         weight = wanted ? 1 : c.weight(chance_);
         if (weight > 0) pair = timer_.begin(call.geometry.stream);
@@ -536,12 +575,16 @@ class Recorder {
     std::string lines = line("config\t%d\t%s\t%d\t%llx\t%u\t%u\t%u\t%u\t%u\t%u\t%zu\t%s", c.id, call.kernel,
                              call.site, place_of(call.function), g.grid.x, g.grid.y, g.grid.z,
                              g.block.x, g.block.y, g.block.z, g.shared_bytes, call.within ? call.within : "");
+    if (call.limit) lines += line("limit\t%d\t%s", c.id, call.limit);
     for (int i = 0; i < call.count; ++i) lines += describe_argument(c.id, i, call, reach);
     kept_ = reach.distinct;
-    for (size_t k = 0; k < kept_.size(); ++k) lines += stored("before", c.id, std::to_string(k), kept_[k], true);
+    for (size_t k = 0; k < kept_.size(); ++k) {
+      lines += stored("before", c.id, std::to_string(k), kept_[k], true);
+      if (reach.follows)
+        lines += line("place\t%d\t%zu\t%llu\t%d", c.id, k, (unsigned long long)kept_[k].begin, (int)reach.holds[k]);
+    }
     for (const Variable* v = variables_of(call); v; v = v->next) {
       lines += stored("gbefore", c.id, v->name, Range{address_of(*v), v->size}, true);
-      lines += pointers_in(c.id, *v);
     }
     return lines;
   }
@@ -576,7 +619,8 @@ class Recorder {
       return elsewhere ? line("limit\t%d\tparameter @N%d@ points to %s", id, i, elsewhere) : line("host\t%d\t%d", id, i);
     }
     const Range& range = reach.of[(size_t)i].front().range;
-    std::string limit = type.pointee_pointer ? line("limit\t%d\tparameter @N%d@ points to pointers", id, i) : "";
+    bool is_lost = type.pointee_pointer && !reach.holds[reach.index(range)];
+    std::string limit = is_lost ? line("limit\t%d\tparameter @N%d@ points to pointers to what is no allocation", id, i) : "";
     return limit + line("arg\t%d\t%d\tpointer\t%s\t%d\t%zu\t%lld", id, i, type.element, (int)type.pointee_const,
                         reach.index(range), (long long)(p - range.begin));
   }
@@ -590,14 +634,6 @@ class Recorder {
       return line("limit\t%d\tmemory that it reaches cannot be read: %s", id, cudaGetErrorString(error));
     std::string size = with_size ? "\t" + std::to_string(range.size) : "";
     return line("%s\t%d\t%s%s\t%s", verb, id, name.c_str(), size.c_str(), file.c_str());
-  }
-
-  std::string pointers_in(int id, const Variable& variable) {
-    constexpr size_t most = 1 << 20;
-    std::vector<char> bytes(std::min(variable.size, most));
-    cudaMemcpy(bytes.data(), (const void*)address_of(variable), bytes.size(), cudaMemcpyDefault);
-    bool holds = !fields_in(bytes.data(), bytes.size(), 1).empty();
-    return holds ? line("limit\t%d\tvariable %s holds a device pointer", id, variable.name) : "";
   }
 
   // The recorded launch has been started: what it leaves is kept too.

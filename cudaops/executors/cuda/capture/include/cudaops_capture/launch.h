@@ -37,6 +37,8 @@ struct Call {
   const char* kernel;
   Geometry geometry;
   bool is_together;      // its blocks wait for each other
+  const void* configuration;  // not null: its cudaLaunchConfig_t, which says all of that
+  const char* limit;     // not null: why such a launch cannot be captured
   const void* function;  // null where template arguments are deduced
   const char* within;    // then the mangled type of a closure that stands in the launching function
   cudaError_t (*start)(const Call& call);  // launches; the program's own error state sees the result
@@ -152,6 +154,36 @@ cudaError_t launch_packed_together(int site, T* function, dim3 grid, dim3 block,
   Launch made = launch(site, kernel->name, grid, block, shared_bytes, stream);
   made.call.is_together = true;
   kernel->start(&made, kernel->address, arguments);
+  return cudaPeekAtLastError();
+}
+// By a cudaLaunchConfig_t, which is a template's parameter here: older toolkits have none.
+template <class Config>
+Launch configured(int site, const char* kernel, const Config& config) {
+  Launch made = launch(site, kernel, config.gridDim, config.blockDim, config.dynamicSmemBytes, config.stream);
+  made.call.configuration = &config;
+  for (unsigned i = 0; i < config.numAttrs; ++i) {
+    auto& one = config.attrs[i];
+    auto& size = one.val.clusterDim;
+    constexpr int cluster_dimension = 4;  // cudaLaunchAttributeClusterDimension
+    if ((int)one.id == cluster_dimension && size.x * size.y * size.z > 1)
+      made.call.limit = cudaops::clusters_by_attribute;
+  }
+  return made;
+}
+// cudaLaunchKernelExC.
+template <class Config, class T>
+cudaError_t launch_configured_packed(int site, const Config* config, T* function, void** arguments) {
+  const cudaops::NamedKernel* kernel = cudaops::NamedKernel::find((const void*)function);
+  if (!kernel) return cudaLaunchKernelExC(config, (const void*)function, arguments);
+  Launch made = configured(site, kernel->name, *config);
+  kernel->start(&made, kernel->address, arguments);
+  return cudaPeekAtLastError();
+}
+// cudaLaunchKernelEx, with the kernel's name as it is written.
+template <class Config, class... P, class... A>
+cudaError_t launch_configured(int site, const char* written, const Config* config, void (*kernel)(P...),
+                              A&&... arguments) {
+  configured(site, written, *config).of(kernel)(std::forward<A>(arguments)...);
   return cudaPeekAtLastError();
 }
 

@@ -32,6 +32,10 @@ namespace cudaops_capture {
 template <class... P, class T>
 cudaError_t start_launch(const Call& call, void (*)(P...), T&) {
   const Geometry& g = call.geometry;
+#if CUDART_VERSION >= 11080
+  if (call.configuration)
+    return cudaLaunchKernelExC(static_cast<const cudaLaunchConfig_t*>(call.configuration), call.function, call.values);
+#endif
   if (call.is_together)
     return cudaLaunchCooperativeKernel(call.function, g.grid, g.block, call.values, g.shared_bytes, g.stream);
   return cudaLaunchKernel(call.function, g.grid, g.block, call.values, g.shared_bytes, g.stream);

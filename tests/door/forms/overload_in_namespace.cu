@@ -1,0 +1,45 @@
+// Kernels of one name in a namespace, told apart by a type of that namespace.
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+#include <cuda_runtime.h>
+namespace rows_of {
+struct Shape {
+    int rows, cols;
+};
+
+__global__ void rowsum(const float *a, float *s, Shape shape) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r < shape.rows) s[r] = a[r * shape.cols];
+}
+
+__global__ void rowsum(const float *a, float *s, int rows, int cols) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r < rows) {
+        float t = 0;
+        for (int c = 0; c < cols; ++c) t += a[r * cols + c];
+        s[r] = t;
+    }
+}
+}  // namespace rows_of
+
+int main(int argc, char **argv) {
+    int rows = argc > 1 ? atoi(argv[1]) : 64, cols = argc > 2 ? atoi(argv[2]) : 512;
+    std::vector<float> h(rows * cols), g(rows);
+    for (size_t i = 0; i < h.size(); ++i) h[i] = float(i % 7) - 2.5f;
+    float *a, *s;
+    cudaMalloc(&a, h.size() * sizeof(float));
+    cudaMalloc(&s, g.size() * sizeof(float));
+    cudaMemcpy(a, h.data(), h.size() * sizeof(float), cudaMemcpyHostToDevice);
+    rows_of::rowsum<<<(rows + 31) / 32, 32>>>(a, s, rows_of::Shape{rows, cols});
+    using rows_of::rowsum;
+    for (int i = 0; i < 100; ++i) rowsum<<<(rows + 31) / 32, 32>>>(a, s, rows, cols);
+    cudaDeviceSynchronize();
+    cudaMemcpy(g.data(), s, g.size() * sizeof(float), cudaMemcpyDeviceToHost);
+    double sum = 0;
+    for (float v : g) sum += v;
+    printf("sum %g first %g\n", sum, g[0]);
+    cudaFree(a);
+    cudaFree(s);
+    return 0;
+}
