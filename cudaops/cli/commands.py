@@ -114,7 +114,8 @@ def run(
         Path | None,
         typer.Argument(
             metavar="[FILE.cu]",
-            help="The program, as its author wrote it (may be left out where --nvcc names it).",
+            help="The program, as its author wrote it (may be left out where --nvcc names it; of a "
+            "--build: the file of the kernel with most time).",
         ),
     ] = None,
     *,
@@ -125,14 +126,16 @@ def run(
     """Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu."""
     settings = load_settings()
     named = _named(source, options)
-    if named is None:
+    if named is None and options.build_command is None:
         raise InputError("name the program: cudaops run FILE.cu")
-    path = source_file(named)
+    path = None if named is None else source_file(named)
     _run(_resolved(options, path, out, settings), settings, as_json)
 
 
 def _named(source: Path | None, options: OptimizeOptions | ProfileOptions) -> Path | None:
-    """FILE, or the source that `--nvcc` names."""
+    """FILE, or the source that `--nvcc` names; None for what a build shows to matter."""
+    if source is not None and options.build_command is not None and source.is_dir():
+        return None
     if source is None and options.nvcc is not None:
         _, named = read_compilation(options.nvcc, Path.cwd())
         return None if named is None else Path(named)
@@ -213,8 +216,10 @@ def profile(
     as_json: JsonOption = False,
 ) -> None:
     """Say what limits the kernel, and stop there; also from what ncu has measured."""
-    path = source_file(one_of(_named(source, options), report))
-    if report is not None or path.suffix in REPORT_SUFFIXES:
+    named = _named(source, options)
+    chosen = report is None and named is None and options.build_command is not None
+    path = None if chosen else source_file(one_of(named, report))
+    if path is not None and (report is not None or path.suffix in REPORT_SUFFIXES):
         _print_profile(profile_of_report(path, options.kernel, options.device), as_json)
         return
     settings = load_settings()
@@ -288,16 +293,35 @@ def doctor(as_json: JsonOption = False) -> None:
 
 def _resolved(
     options: OptimizeOptions | VerifyOptions | ProfileOptions,
-    source: Path,
+    source: Path | None,
     out: Path | None,
     settings: Settings,
 ) -> RunOptions:
-    """The options of a run in a new folder; says why a GPU that is there is not used."""
+    """The options of a run in a new folder; says why a GPU that is there is not used. `source`:
+    None for the file of a project's dearest kernel."""
     where = place(options.executor or settings.executor, options.device, options.arch)
     if where.notice is not None:
         typer.echo(f"cudaops: {where.notice}; going on with the processor", err=True)
+    if source is None:
+        here = Path.cwd()
+        source = here / _dearest_file(resolve(options, here, here, where, settings), settings)
     folder = new_folder(out, settings.runs, source, options.kernel)
     return resolve(options, source, folder, where, settings)
+
+
+def _dearest_file(options: RunOptions, settings: Settings) -> str:
+    """The file in the project that holds its dearest kernel, or the one that is named; says which,
+    and what else the program launches."""
+    from cudaops.graph.services import survey
+
+    typer.echo("cudaops: building the project and running it once", err=True)
+    with _live(None):
+        found = survey(options, settings)
+    for line in terminal.launch_lines(found.counts, found.files):
+        typer.echo(f"  {line}", err=True)
+    file = found.files[found.kernel]
+    typer.echo(f"cudaops: working on {found.kernel} in {file}", err=True)
+    return file
 
 
 @contextmanager

@@ -13,8 +13,17 @@ from pydantic import Field
 from cudaops.domain.base import Record
 from cudaops.domain.workload import ELEMENT_BYTES, Element
 
-FOREIGN_SITES = 1_000_000
-"""Where the launch sites of a build's other files begin: no file has as many launches."""
+FILE_SITES = 1000
+"""Launch sites that a file of a build has numbers for. Chosen: no file has as many."""
+SITES_OF_BUILDS = range(1_000_000, 901_000_000, FILE_SITES)
+"""Where the launch sites of a build's files may begin; nine digits are what a recorder reports."""
+
+
+def first_site(path: str) -> int:
+    """Index of the first launch site of this file of a build: the same whichever file is worked on,
+    and whichever includes it."""
+    digest = hashlib.sha256(path.encode()).digest()
+    return SITES_OF_BUILDS[int.from_bytes(digest[:8]) % len(SITES_OF_BUILDS)]
 
 
 class SourceFile(Record):
@@ -98,8 +107,8 @@ class LaunchSite(Record):
     """One `kernel<<<grid, block, smem, stream>>>(args)` expression."""
 
     index: int
-    """Position among the launches of the program, in file order; the capture shim reports it. Those
-    of other files of a build are numbered from `FOREIGN_SITES`."""
+    """Position among the launches of the program, in file order; the capture shim reports it. Of a
+    build each file counts its own, from `first_site`."""
     kernel: str
     """Unqualified name of the launched kernel."""
     callee: str
@@ -142,6 +151,9 @@ class Build(Record):
     options: tuple[tuple[str, str | None], ...] = ()
     """Of nvcc, short names without dashes with their values: what decides about the main file's
     device code. Folders in the tree are relative to it."""
+    callers: tuple[str, ...] = ()
+    """Files that the main file does not include and whose own launch its kernels, or declare them
+    for who does."""
 
 
 class Compilation(Record):
@@ -245,7 +257,7 @@ class Program(Record):
     """Name of the main file without its suffix; names the run folder."""
     main_path: str
     files: tuple[SourceFile, ...]
-    """The main file first, then quoted local includes, each once."""
+    """The main file first, then quoted local includes, each once; last the callers of a build."""
     system_includes: tuple[str, ...] = ()
     """Names between angle brackets over all files, in order, each once: `cstdio`."""
     kernels: tuple[Kernel, ...] = ()

@@ -130,9 +130,16 @@ def _number(sm_arch: str) -> int:
 
 
 def source_file(path: Path) -> Path:
-    """The absolute path of a program. Raises InputError where there is no such file."""
+    """The absolute path of a program; of a folder with one .cu that one. Raises InputError where
+    there is no such file."""
     if not path.exists():
         raise InputError(f"{path}: no such file")
+    if path.is_dir():
+        found = sorted(path.glob("*.cu"))
+        if len(found) != 1:
+            names = ", ".join(one.name for one in found[:10]) or "no .cu file"
+            raise InputError(f"{path} holds {names}; name the .cu file")
+        (path,) = found
     if not path.is_file():
         raise InputError(f"{path} is not a file; name the .cu file")
     return path.resolve()

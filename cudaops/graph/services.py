@@ -5,19 +5,21 @@ from __future__ import annotations
 import functools
 import shlex
 from pathlib import Path
+from typing import NamedTuple
 
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import device
+from cudaops.domain.execution import Captured, LaunchCount
 from cudaops.domain.program import PLAIN, Compilation, Program
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
-from cudaops.executors.base import Executor
+from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.isolation.level import enforce
 from cudaops.executors.project.application import open_application
-from cudaops.executors.untrusted_files import remove
+from cudaops.executors.untrusted_files import remove, temporary_folder
 from cudaops.gates.reference import require_author
 from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
@@ -128,6 +130,46 @@ def _opened(options: RunOptions, executor: Executor) -> Program:
     )
     require_kernels(source, program)
     return program
+
+
+class Survey(NamedTuple):
+    """What a project's program launches."""
+
+    counts: tuple[LaunchCount, ...]
+    """The dearest first, of kernels in the project's files."""
+    files: dict[str, str]
+    """Kernel to the file that defines it, relative to the project's folder."""
+    kernel: str
+    """The one to work on."""
+
+
+def survey(options: RunOptions, settings: Settings) -> Survey:
+    """Build the project and run it once with every launch of its files recorded.
+
+    Raises InputError where that cannot be done, or none of its kernels is launched.
+    """
+    assert options.build_command is not None
+    executor = make_executor(options, settings)
+    try:
+        named = options.run_command
+        program = executor.open_project(
+            Path(options.working_folder),
+            None,
+            options.build_command,
+            None if named is None else shlex.split(named)[0],
+        ).model_copy(update={"exit_code": options.exit_code})
+        argv = options.program_runs[0].argv
+        with temporary_folder("cudaops-survey-") as folder:
+            ran = executor.capture(
+                program, options.kernel, argv, folder, options.timeout_seconds, whole=False,
+                warm_ups=options.warm_ups,
+            )  # fmt: skip
+    finally:
+        close_executor(executor)
+    if not isinstance(ran, Captured):
+        raise InputError(ran.message)
+    files = {kernel.name: kernel.file for kernel in reversed(program.kernels)}
+    return Survey(tuple(c for c in ran.counts if c.kernel in files), files, ran.kernel)
 
 
 def compilation_of(options: RunOptions) -> Compilation:

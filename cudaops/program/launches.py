@@ -52,7 +52,8 @@ class Launch(NamedTuple):
     start: int
     end: int
     name: str
-    """Last name of the callee: the kernel, or whatever stands for it."""
+    """Last name of the callee: the kernel, or whatever stands for it; `a##b` where that is pasted.
+    """
     callee: Part
     template: Part | None
     """Between the callee's last `<` and `>`."""
@@ -70,6 +71,9 @@ class Launch(NamedTuple):
     packed: bool = False
     """A call of one of `PACKED`: what it launches does not show. Only of `cudaLaunchKernelEx` there
     are arguments, the configuration and the kernel first."""
+    between: Part | None = None
+    """What stands between `<<<` and `>>>` where directives choose among geometries there, so that
+    `geometry` tells nothing."""
 
 
 def find_launches(lexed: Lexed) -> Iterator[Launch]:
@@ -123,6 +127,7 @@ def _launch(lexed: Lexed, opener: int) -> Launch | None:
     tokens = [lexed.tokens[i] for i in indices]
     at = indices.index(opener)
     first = _callee_start(tokens, at)
+    first = first if first is None else _pasted_start(tokens, first)
     close = _closing_launch(tokens, at)
     if first is None or close is None or close + 1 >= len(tokens) or tokens[close + 1].text != "(":
         return None
@@ -140,10 +145,12 @@ def _made(
     callee = tokens[first:at]
     name_at, template = _name_and_template(tokens, at)
     directive = lexed.directives[place] if place >= 0 else None
+    inside = Part(tokens[at].end, tokens[close - 2].start)
+    chosen = place < 0 and any(inside.start <= d.start < inside.end for d in lexed.directives)
     return Launch(
         start=tokens[first].start,
         end=tokens[end].end,
-        name=tokens[name_at].text,
+        name="".join(t.text for t in tokens[_pasted_start(tokens, name_at) : name_at + 1]),
         callee=Part(callee[0].start, callee[-1].end),
         template=template,
         geometry=_parts(tokens[at + 1 : close - 2]),
@@ -153,7 +160,15 @@ def _made(
         macro_parameter=directive is not None and len(callee) == 1
         and callee[0].text in macro_parameters(lexed, directive),
         plain=all(t.kind == "name" or t.text == "::" for t in tokens[first : name_at + 1]),
+        between=inside if chosen else None,
     )  # fmt: skip
+
+
+def _pasted_start(tokens: Sequence[Token], at: int) -> int:
+    """Index of the first of the tokens that `##` pastes to one, the last of which stands there."""
+    while at >= 3 and [t.text for t in tokens[at - 2 : at]] == ["#", "#"]:
+        at -= 3
+    return at
 
 
 def macro_parameters(lexed: Lexed, directive: Directive) -> tuple[str, ...]:

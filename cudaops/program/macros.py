@@ -25,6 +25,7 @@ from cudaops.program.outline import Item, Outline
 _SPLICED = re.compile(r"[ \t]*\\\r?\n")
 """A line of a macro that goes on."""
 _REST = "__VA_ARGS__"
+_PASTE = "##"
 
 
 def resolve_launched(launch: Launch, holder: Item | None, facts: Outline, kernels: set[str]) -> str:
@@ -33,6 +34,8 @@ def resolve_launched(launch: Launch, holder: Item | None, facts: Outline, kernel
         return launch.name
     if launch.macro_parameter:
         candidates = _macro_uses(launch, facts.lexed, kernels)
+    elif launch.directive is not None and _PASTE in launch.name:
+        candidates = _pasted(launch, facts.lexed, kernels)
     else:
         candidates = _assigned(launch, holder, facts, kernels)
     return candidates.pop() if len(candidates) == 1 else launch.name
@@ -47,6 +50,18 @@ def _macro_uses(launch: Launch, lexed: Lexed, kernels: set[str]) -> set[str]:
         if position < len(use.arguments):
             found |= kernels & {t.text for t in use.arguments[position]}
     return found
+
+
+def _pasted(launch: Launch, lexed: Lexed, kernels: set[str]) -> set[str]:
+    """Kernels whose name the macro pastes where it is used."""
+    assert launch.directive is not None
+    parameters = macro_parameters(lexed, launch.directive)
+    found: set[str] = set()
+    for use in _uses(lexed, lexed.tokens[launch.directive.first + 2].text):
+        words = ("".join(t.text for t in argument) for argument in use.arguments)
+        given = dict(zip(parameters, words, strict=False))
+        found.add("".join(given.get(piece, piece) for piece in launch.name.split(_PASTE)))
+    return found & kernels
 
 
 class _Use(NamedTuple):
@@ -77,6 +92,8 @@ class _Macro(NamedTuple):
     """It ends its parameters with `...`."""
     launched: frozenset[int]
     """Positions of the parameters that it launches."""
+    pastes: bool
+    """It launches what it pastes."""
     body: Sequence[Token]
 
     def written_out(self, use: _Use, lexed: Lexed) -> str | None:
@@ -98,6 +115,7 @@ class _Macro(NamedTuple):
             for t in self.body
             if t.kind == "name" and t.text in given
         ]
+        edits += [Edit(a.end - first, b.start - first, "") for (a, b) in _pairs_pasted(self.body)]
         return _SPLICED.sub("\n", apply_edits(self.lexed.text[first : self.body[-1].end], edits))
 
 
@@ -106,7 +124,7 @@ def launches_written_out(files: Mapping[str, str], kernel: str) -> dict[str, str
     kernel by a parameter of theirs: `TIME(k, n)` becomes the macro's own text with
     `k<<<n, 256>>>(a)` in it.
 
-    Macros that are defined twice or undone, and those that paste or quote, are left as they are.
+    Macros that are defined twice or undone, and those that quote, are left as they are.
     (`TIME(k, n, ...)` takes more arguments, which are `__VA_ARGS__`.)
     """
     lexed = {path: lex(byte_text(text)) for path, text in files.items()}
@@ -128,8 +146,10 @@ def _launching(files: Sequence[Lexed]) -> Iterator[_Macro]:
     for lexed in files:
         found: dict[int, set[str]] = {}
         for launch in find_launches(lexed):
-            if launch.macro_parameter and launch.directive is not None:
-                found.setdefault(launch.directive.first, set()).add(launch.name)
+            pastes = _PASTE in launch.name
+            if (launch.macro_parameter or pastes) and launch.directive is not None:
+                names = found.setdefault(launch.directive.first, set())
+                names |= {_PASTE} if pastes else {launch.name}
         for directive in lexed.directives:
             if directive.first not in found:
                 continue
@@ -140,20 +160,36 @@ def _launching(files: Sequence[Lexed]) -> Iterator[_Macro]:
             body = lexed.tokens[after : directive.last]
             takes_more = header[-3:] == ["."] * 3 and header[-4:-3] in ([], [","])
             odd = named[name] > 1 or ("." in header and not takes_more)
-            if odd or any(t.text in ("#", "__VA_OPT__") for t in body):
+            quotes = sum(t.text == "#" for t in body) != 2 * len(_pairs_pasted(body))
+            if odd or quotes or any(t.text == "__VA_OPT__" for t in body):
                 continue
-            launched = frozenset(parameters.index(p) for p in found[directive.first])
-            yield _Macro(lexed, name, parameters, takes_more, launched, body)
+            names = found[directive.first]
+            launched = frozenset(parameters.index(p) for p in names - {_PASTE})
+            pastes = _PASTE in names
+            yield _Macro(lexed, name, parameters, takes_more, launched, pastes, body)
+
+
+def _pairs_pasted(body: Sequence[Token]) -> list[tuple[Token, Token]]:
+    """Tokens around each `##`."""
+    return [
+        (body[at - 1], body[at + 2])
+        for at in range(1, len(body) - 2)
+        if body[at].text == body[at + 1].text == "#" and body[at].end == body[at + 1].start
+    ]
 
 
 def _written_out(lexed: Lexed, macros: Sequence[_Macro], kernel: str) -> Iterator[Edit]:
     for macro in macros:
         for use in _uses(lexed, macro.name):
             handed = (a for n, a in enumerate(use.arguments) if n in macro.launched)
-            if any(kernel in {t.text for t in argument} for argument in handed):
-                text = macro.written_out(use, lexed)
-                if text is not None:
-                    yield Edit(use.start, use.end, text)
+            named = any(kernel in {t.text for t in argument} for argument in handed)
+            text = macro.written_out(use, lexed) if named or macro.pastes else None
+            if text is not None and (named or _launches(text, kernel)):
+                yield Edit(use.start, use.end, text)
+
+
+def _launches(text: str, kernel: str) -> bool:
+    return any(launch.name == kernel for launch in find_launches(lex(text)))
 
 
 def _assigned(launch: Launch, holder: Item | None, facts: Outline, kernels: set[str]) -> set[str]:

@@ -121,6 +121,11 @@ def space_aliases(lexed: Lexed) -> frozenset[tuple[str, frozenset[str]]]:
     return frozenset(found)
 
 
+def kernel_declarations(facts: Outline) -> tuple[Item, ...]:
+    """Kernels that are declared there and defined elsewhere, or further below."""
+    return tuple(i for i in facts.items if i.kind == "declaration" and "__global__" in i.spaces)
+
+
 class _Reader:
     def __init__(self, tokens: Sequence[Token], aliases: dict[str, frozenset[str]]) -> None:
         self.tokens, self.aliases = tokens, aliases

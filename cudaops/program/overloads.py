@@ -55,6 +55,11 @@ def signature_of(kernel: Kernel) -> Signature:
     return Signature(plain_text(parameters), None if template is None else plain_text(template))
 
 
+def parameters_of(facts: Outline, item: Item) -> str:
+    """Of a function in a file, declared or defined: as `signature_of` gives them."""
+    return plain_text(_signature(facts, item).parameters)
+
+
 def _signature(facts: Outline, item: Item) -> Signature:
     def inside(brackets: tuple[int, int]) -> str:
         opener, closer = (facts.tokens[i] for i in brackets)

@@ -19,6 +19,7 @@ from cudaops.domain.program import (
     Problem,
     Program,
     SourceFile,
+    first_site,
 )
 from cudaops.errors import InputError
 from cudaops.program.compilation import options_from, own_folders
@@ -26,7 +27,7 @@ from cudaops.program.launches import Launch, Part, find_launches, joined
 from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
 from cudaops.program.macros import resolve_launched
-from cudaops.program.outline import Item, Outline, outline, space_aliases
+from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
 from cudaops.program.overloads import told_apart
 from cudaops.program.signature import read_parameters, read_template_parameters
 
@@ -96,7 +97,7 @@ def load_unit(path: Path, root: Path, folders: Sequence[Path] = ()) -> Program:
     headers = _Headers(root, [p.resolve() for p in folders])
     _collect(path.resolve(), read_source(path), found, external, headers)
     files = tuple(SourceFile(path=p.relative_to(root).as_posix(), text=t) for p, t in found.items())
-    return parse_files(path.stem, files, tuple(external))
+    return parse_files(path.stem, files, tuple(external), of_build=True)
 
 
 def parse_files(
@@ -106,16 +107,25 @@ def parse_files(
     build: Build | None = None,
     problem: Problem | None = None,
     application: Application | None = None,
+    *,
+    of_build: bool = False,
 ) -> Program:
     """Parse files that are already read, the main file first. `external`: quoted includes that are
-    not local. Never fails: what is not there is absent from the Program."""
+    not local; `of_build`: they are of one, which is not known yet. Of a build's callers launches of
+    the others' kernels are taken alone. Never fails: what is not there is absent from the Program.
+    """
     aliases = frozenset(a for f in files for a in space_aliases(lex(byte_text(f.text))))
-    read = [_FileFacts(f.path, outline(byte_text(f.text), aliases)) for f in files]
+    everything = [_FileFacts(f.path, outline(byte_text(f.text), aliases)) for f in files]
+    beside = () if build is None else build.callers
+    read = [facts for facts in everything if facts.path not in beside]
     kernels = told_apart([k for facts in read for k in facts.kernels()])
     names = {k.plain_name for k in kernels}
     sites: list[LaunchSite] = []
-    for facts in read:
-        sites += facts.launches(len(sites), names)
+    for facts in everything:
+        first = first_site(facts.path) if of_build or build is not None else len(sites)
+        found = facts.launches(first, names)
+        own = {k.plain_name for k in facts.kernels()} if facts.path in beside else set()
+        sites += [s for s in found if facts.path not in beside or s.kernel in names - own]
     lexed = [facts.lexed for facts in read]
     return Program(
         root_name=root_name,
@@ -129,13 +139,37 @@ def parse_files(
         kernels=kernels,
         global_variables=tuple(v for facts in read for v in facts.global_variables()),
         launches=tuple(sites),
-        limits=find_limits(
-            [(f.path, facts.outline) for f, facts in zip(files, read, strict=True)], kernels
-        ),
+        limits=find_limits([(facts.path, facts.outline) for facts in read], kernels),
         build=build,
         problem=problem,
         application=application,
     )
+
+
+def callers_of(program: Program, units: Iterable[Program]) -> tuple[SourceFile, ...]:
+    """Files of a build's other `units` that are none of the program's and whose own launch its
+    kernels, or declare them for who does."""
+    found = {file.path: file for file in program.files}
+    known = {kernel.qualified_name: kernel.plain_name for kernel in program.kernels}
+    for unit in units:
+        kernels = {site.kernel for site in unit.launches} - {k.plain_name for k in unit.kernels}
+        kernels &= set(known.values())
+        declared = _declared(unit) if kernels else {}
+        named = {item for items in declared.values() for item in items}
+        # Another file's kernel may be called the same in another namespace.
+        kernels -= {item.name for item in named if item.qualified_name not in known}
+        for file in unit.files if kernels else ():
+            launched = {s.kernel for s in unit.launches if s.file == file.path}
+            if kernels & (launched | {item.name for item in declared[file.path]}):
+                found.setdefault(file.path, file)
+    return tuple(found.values())[len(program.files) :]
+
+
+def _declared(program: Program) -> dict[str, tuple[Item, ...]]:
+    """Kernels that each file declares, by path."""
+    texts = {file.path: byte_text(file.text) for file in program.files}
+    aliases = frozenset(a for text in texts.values() for a in space_aliases(lex(text)))
+    return {path: kernel_declarations(outline(raw, aliases)) for path, raw in texts.items()}
 
 
 def read_source(path: Path, *, may_be_empty: bool = False) -> str:
@@ -229,7 +263,7 @@ def require_kernels(path: Path | str, program: Program) -> None:
     if not program.launches:
         missing = "add a launch"
         if program.build is not None:
-            missing = "launched from another file of the build? Launch it from a function beside it"
+            missing = "no other file of the build launches one of its kernels by name either"
         why = _limit(program, "a launch") or missing
         raise InputError(f"{path}: no kernel is launched with `<<<grid, block>>>` ({why})")
 

@@ -139,8 +139,7 @@ class _Rewriter:
                 if launch.packed:
                     edits += self._packed(site, launch, lexed)
                     continue
-                text = self._rerouted(site, launch, lexed)
-                edits.append(Edit(launch.start, launch.open_paren, text))
+                edits += self._rerouted(site, launch, lexed)
         return edits
 
     def _packed(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
@@ -176,7 +175,7 @@ class _Rewriter:
                     return token.text, one_line(lexed, tokens[first].start, end.end)
         return None
 
-    def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> str:
+    def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
         parts = [one_line(lexed, p.start, p.end) for p in launch.geometry]
         parts[:2] = [f"dim3{p}" if p.startswith("{") else p for p in parts[:2]]
         callee = self._named(one_line(lexed, *launch.callee), site)
@@ -187,8 +186,8 @@ class _Rewriter:
             arguments = [one_line(lexed, p.start, p.end) for p in launch.arguments]
             chosen = self.probes.chosen(launch.name, callee, arguments)
         name, address = chosen or (name, "")
-        call = f"{self.shim}::launch({site.index}, {name}, {', '.join(parts)})"
-        call += self._clusters(site)
+        begin = f"{self.shim}::launch({site.index}, {name}, "
+        call = ")" + self._clusters(site)
         if address:
             call += f".of({address})"
         elif self._must_deduce(site, launch):
@@ -197,8 +196,18 @@ class _Rewriter:
             call += f".of({instance})" if instance else deduced
         else:
             call += f".of({callee})"
+        if launch.between is not None:
+            first, last = launch.between
+            after = "\n" * lexed.text.count("\n", last, launch.open_paren)
+            before = "\n" * lexed.text.count("\n", launch.start, first)
+            return [
+                Edit(launch.start, first, begin + before),
+                Edit(last, launch.open_paren, call + after),
+            ]
+        call = f"{begin}{', '.join(parts)}{call}"
         lines = lexed.text.count("\n", launch.start, launch.open_paren)
-        return call + ("\n" if launch.directive is None else "\\\n") * lines
+        text = call + ("\n" if launch.directive is None else "\\\n") * lines
+        return [Edit(launch.start, launch.open_paren, text)]
 
     def _clusters(self, site: LaunchSite) -> str:
         """What a processor is told of a kernel that has clusters; a GPU has it compiled in."""

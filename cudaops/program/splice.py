@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise, zip_longest
+from itertools import islice, pairwise, zip_longest
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cudaops.domain.program import Kernel, LaunchSite, Program, SourceFile
@@ -28,8 +29,8 @@ from cudaops.program.lexing import (
     plain_text,
 )
 from cudaops.program.macros import launches_written_out
-from cudaops.program.outline import Outline, outline, space_aliases
-from cudaops.program.overloads import signature_of
+from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
+from cudaops.program.overloads import parameters_of, signature_of
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite
 from cudaops.program.wrapper import (
@@ -37,8 +38,10 @@ from cudaops.program.wrapper import (
     NAMESPACE_PREFIX,
     Fence,
     Guard,
+    declaration_text,
     dispatch_name,
     dispatch_text,
+    forwardable,
     helpers_text,
     namespace_name,
     packed_name,
@@ -67,19 +70,27 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
     program, target = _written_out(program, target)
     wanted = _instances(program, target, callees)
     place = _Place.of(program, target, wanted)
-    facts = _facts(program, place.file)
     includes = _missing_includes(program, rewrite)
     guard = _guard(program, target, wanted)
     waits = author_waits(program, target)
-    edits = [_insertion(facts, place, _block(place, target, rewrite, guard, includes, waits))]
-    edits += [
-        Edit(site.start_byte, launch.open_paren + 1, _call(facts, site, launch, target, place))
-        for site, launch in place.replaced
-    ]
-    if not place.is_global:
-        top = 3 if facts.lexed.text.startswith(_BYTE_ORDER_MARK) else 0
-        edits.append(Edit(top, top, includes))
-    return _with_texts(program, {place.file: plain_text(apply_edits(facts.lexed.text, edits))})
+    block = _block(place, target, rewrite, guard, includes, waits)
+    texts = {}
+    for path in dict.fromkeys((place.file, *place.declared, *(s.file for s, _ in place.replaced))):
+        facts = _facts(program, path)
+        edits = [
+            edit
+            for site, launch in place.replaced
+            if site.file == path
+            for edit in _calls(facts, site, launch, target, place)
+        ]
+        edits += [_declaration(facts, item, target) for item in place.declared.get(path, ())]
+        if path == place.file:
+            edits.append(_insertion(facts, place, block))
+            if not place.is_global:
+                top = 3 if facts.lexed.text.startswith(_BYTE_ORDER_MARK) else 0
+                edits.append(Edit(top, top, includes))
+        texts[path] = plain_text(apply_edits(facts.lexed.text, edits))
+    return _with_texts(program, texts)
 
 
 def _with_texts(program: Program, texts: Mapping[str, str]) -> Program:
@@ -103,9 +114,11 @@ def can_be_replaced(program: Program, kernel: str) -> bool:
     if program.application is not None:
         return True
     written, target = _written_out(program, program.kernel(kernel))
-    return any(_is_replaced(written, site, target, ()) for site in written.launches) or bool(
-        _through_pointers(written, target)
-    )
+    try:
+        _Place.of(written, target, ())
+    except InputError:
+        return False
+    return True
 
 
 def _written_out(program: Program, kernel: Kernel) -> tuple[Program, Kernel]:
@@ -223,36 +236,49 @@ class _Place(NamedTuple):
     replaced: tuple[tuple[LaunchSite, Launch], ...]
     through_pointers: bool = False
     """None of them names the kernel: which one it is shows when the program runs."""
+    declared: Mapping[str, Sequence[Item]] = MappingProxyType({})
+    """Declarations of the kernel by file, where others than its own launch it: what is generated
+    is declared behind each of them."""
     others: tuple[Kernel, ...] = ()
     """Of the same name, which they may mean as well."""
 
     @staticmethod
     def of(program: Program, kernel: Kernel, wanted: Sequence[str]) -> _Place:
-        """Right after the kernel where its launches follow in the same file, else before the
-        declaration that holds the first launch."""
+        """Right after the kernel where its launches follow in the same file, or stand in files that
+        see it declared; else before the declaration that holds the first launch."""
         sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
+        declared = _declarations(program, kernel)
+        apart = bool(declared) and any(s.file != kernel.file for s in sites)
+        if not apart:
+            sites = _without_callers(program, kernel, sites)
         through = [] if sites else _through_pointers(program, kernel)
         sites = sites or through
         if not sites:
+            known = (s for s in program.launches if s.kernel == kernel.plain_name)
+            where = "".join(f" ({s.file}:{s.line}: `{s.callee}<<<..>>>`)" for s in islice(known, 1))
             raise InputError(
-                f"no launch of `{kernel.name}` names it directly, so none can be replaced; "
-                "write `kernel<<<grid, block>>>(..)` at the launch"
+                f"no launch of `{kernel.name}` names it directly{where}, so none can be replaced; "
+                f"write `{kernel.plain_name}<<<grid, block>>>(..)` at the launch"
             )
-        path = sites[0].file
+        path = kernel.file if apart else sites[0].file
         facts = _facts(program, path)
-        here = [s for s in sites if s.file == path]
+        here = sites if apart else [s for s in sites if s.file == path]
         first = min(s.enclosing_start_byte for s in here)
         others = [] if through else _others(program, here, kernel)
         family = (kernel, *others)
         last = max(family, key=lambda k: k.end_byte)
-        after = all(k.file == path and k.end_byte <= first for k in family)
+        after = apart or all(k.file == path and k.end_byte <= first for k in family)
         if late := [k for k in others if k.file == path and k.end_byte > first]:
             raise InputError(
                 f"`{late[0].name}` is defined below a launch of `{kernel.plain_name}` that may be "
                 "of either; move it above"
             )
         holder = facts.item_at(last.start_byte if after else here[0].start_byte)
-        launches = {launch.start: launch for launch in find_launches(facts.lexed)}
+        launches = {
+            (one, launch.start): launch
+            for one in {s.file for s in here}
+            for launch in find_launches(_facts(program, one).lexed)
+        }
         return _Place(
             file=path,
             offset=last.end_byte if after else first,
@@ -260,10 +286,49 @@ class _Place(NamedTuple):
             is_global=holder is None or holder.is_global,
             in_linkage_block=holder is not None and holder.in_linkage_block,
             namespaces=() if holder is None else holder.namespaces,
-            replaced=tuple((s, launches[s.start_byte]) for s in here),
+            replaced=tuple((s, launches[s.file, s.start_byte]) for s in here),
             through_pointers=bool(through),
+            declared=declared if apart else {},
             others=tuple(others),
         )
+
+
+def _declarations(program: Program, kernel: Kernel) -> dict[str, list[Item]]:
+    """Where a kernel of a build is declared that other files may launch: by path, none where only
+    its own does."""
+    facts = _facts(program, kernel.file)
+    holder = facts.item_at(kernel.start_byte)
+    inside = holder is None or holder.specifiers & {"static", "inline", "__forceinline__"}
+    alike = sum(k.qualified_name == kernel.qualified_name for k in program.kernels)
+    if program.build is None or kernel.template_parameters or inside or alike > 1:
+        return {}
+    found: dict[str, list[Item]] = {}
+    for file in program.files:
+        facts = _facts(program, file.path)
+        for item in kernel_declarations(facts):
+            _, names = forwardable(parameters_of(facts, item))
+            if (item.qualified_name, len(names)) == (kernel.qualified_name, len(kernel.parameters)):
+                found.setdefault(file.path, []).append(item)
+    return found
+
+
+def _without_callers(
+    program: Program, kernel: Kernel, sites: Sequence[LaunchSite]
+) -> list[LaunchSite]:
+    """Launches that see the kernel itself. Raises InputError where there are only others."""
+    callers = () if program.build is None else program.build.callers
+    kept = [s for s in sites if s.file not in callers]
+    if sites and not kept:
+        why = "shows no declaration of its own"
+        if kernel.template_parameters:
+            why = "is a template"
+        elif kernel.is_overloaded:
+            why = "is overloaded"
+        raise InputError(
+            f"{sites[0].file}:{sites[0].line} launches `{kernel.plain_name}`, which {why} and is "
+            f"defined in {kernel.file}: put a function that launches it beside it, and call that"
+        )
+    return kept
 
 
 def _others(program: Program, sites: Sequence[LaunchSite], kernel: Kernel) -> list[Kernel]:
@@ -365,6 +430,14 @@ def _guard(program: Program, kernel: Kernel, wanted: Sequence[str]) -> Guard:
     return Guard(tuple(template_arguments(f"<{w}>") for w in wanted))
 
 
+def _declaration(facts: Outline, item: Item, kernel: Kernel) -> Edit:
+    """What is generated, declared behind a declaration of the kernel."""
+    text = declaration_text(kernel, parameters_of(facts, item))
+    if item.in_linkage_block:
+        text = f'extern "C++" {{ {text} }}'
+    return Edit(item.end, item.end, byte_text(f"\n{text}"))
+
+
 def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
     """The block on lines of its own."""
     if not place.after_kernel:
@@ -381,7 +454,10 @@ def _block(
     the author's kernel does, for its grid."""
     names = {launch.name for _, launch in place.replaced}
     together = TOGETHER in names or (waits and bool(CONFIGURED & names))
-    wrapper = wrapper_text(kernel, *signature_of(kernel), rewrite, guard, together=together)
+    exported = bool(place.declared)
+    wrapper = wrapper_text(
+        kernel, *signature_of(kernel), rewrite, guard, together=together, is_exported=exported
+    )
     for other in place.others:
         wrapper += passed_on_text(kernel, other, *signature_of(other))
     if place.through_pointers and not all(launch.packed for _, launch in place.replaced):
@@ -434,12 +510,34 @@ def _missing_includes(program: Program, rewrite: Rewrite) -> str:
     )
 
 
+def _calls(
+    facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place
+) -> list[Edit]:
+    """What stands for `kernel<<<...>>>(`: where directives choose the geometry, around them."""
+    if launch.between is None:
+        text = _call(facts, site, launch, kernel, place)
+        return [Edit(site.start_byte, launch.open_paren + 1, text)]
+    if place.through_pointers:
+        raise InputError(
+            f"{site.file}:{site.line}: directives stand between <<< and >>> of a launch through a "
+            f"pointer; write `{kernel.plain_name}<<<grid, block>>>(..)` on a line of its own"
+        )
+    name = _wrapper_at(facts, site, launch, kernel, place)
+    begin = (
+        "[](dim3 grid_, dim3 block_, size_t smem_ = 0, cudaStream_t stream_ = 0) { "
+        f"return [=](auto... given_) {{ {name}(grid_, block_, smem_, stream_, given_...); }}; }}("
+    )
+    return [
+        Edit(site.start_byte, launch.between.start, begin),
+        Edit(launch.between.end, launch.open_paren, ")"),
+    ]
+
+
 def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place) -> str:
-    """What stands for `kernel<<<...>>>(`."""
+    """What stands for `kernel<<<...>>>(` in one piece."""
     text = facts.lexed.text
     parts = [text[p.start : p.end] for p in launch.geometry]
     parts += ["0"] * (4 - len(parts))
-    arguments = text[launch.template.start : launch.template.end] if launch.template else None
     callee = text[launch.callee.start : launch.callee.end]
     if launch.packed:
         packed = _spelled(kernel.plain_name, kernel, place, packed_name(kernel, launch.name))
@@ -447,13 +545,24 @@ def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, plac
     if place.through_pointers:
         dispatch = _spelled(kernel.plain_name, kernel, place, dispatch_name(kernel))
         return f"{dispatch}({', '.join([callee, *parts])}" + (", " if site.args else "")
+    name = _wrapper_at(facts, site, launch, kernel, place)
+    return f"{name}({', '.join(parts)}" + (", " if site.args else "")
+
+
+def _wrapper_at(
+    facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place
+) -> str:
+    """The wrapper, with the template arguments that the launch spells."""
+    text = facts.lexed.text
+    callee = text[launch.callee.start : launch.callee.end]
     name = _spelled(callee, kernel, place, wrapper_name(kernel))
     holder = facts.item_at(site.start_byte)
     outside = holder is None or holder.namespaces[: len(place.namespaces)] != place.namespaces
     if outside and "::" not in name and place.namespaces:  # by a `using` of the kernel's name
         name = "::".join(["", *place.namespaces, name])
-    name += "" if arguments is None else f"<{arguments}>"
-    return f"{name}({', '.join(parts)}" + (", " if site.args else "")
+    if launch.template is None:
+        return name
+    return f"{name}<{text[launch.template.start : launch.template.end]}>"
 
 
 def _spelled(callee: str, kernel: Kernel, place: _Place, function: str) -> str:

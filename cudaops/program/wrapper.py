@@ -49,6 +49,10 @@ LAMBDAS = {
 """What `cpp` calls, for the functions that use it; `cudaops_ok` is a variable of theirs."""
 
 
+_INTERNAL = "static inline "
+"""How functions begin that only their own file calls."""
+
+
 def wrapper_name(kernel: Kernel) -> str:
     """Name of the generated host function."""
     return f"cudaops_launch_{kernel.identifier}"
@@ -164,14 +168,26 @@ def helpers_text(wrapper: str, guard: Guard) -> str:
 
 def wrapper_text(
     kernel: Kernel, parameters: str, template: str | None, rewrite: Rewrite, guard: Guard,
-    *, together: bool = False,
+    *, together: bool = False, is_exported: bool = False,
 ) -> str:  # fmt: skip
     """The wrapper: the plan where it holds, the baseline kernel otherwise.
 
     `parameters` and `template` are the kernel's own, as written, without their brackets;
-    `together`: its author launches it so that its blocks may wait for each other.
+    `together`: its author launches it so that its blocks may wait for each other; `is_exported`:
+    other files call it, after `declaration_text`.
     """
-    return _Wrapper(kernel, rewrite, guard, together).text(parameters, template)
+    text = _Wrapper(kernel, rewrite, guard, together).text(parameters, template)
+    return text.replace(_INTERNAL, "", 1) if is_exported else text
+
+
+def declaration_text(kernel: Kernel, parameters: str) -> str:
+    """What a file needs to call the wrapper. `parameters` as that file declares the kernel's."""
+    listed, _ = forwardable(parameters)
+    given = f", {listed}" if listed else ""
+    return (
+        f"void {wrapper_name(kernel)}(dim3 cudaops_grid, dim3 cudaops_block, size_t cudaops_smem, "
+        f"cudaStream_t cudaops_stream{given});"
+    )
 
 
 def dispatch_name(kernel: Kernel) -> str:
@@ -401,7 +417,7 @@ class _Wrapper:
         listed, names = forwardable(parameters)
         body = self._body()
         lines = [] if template is None else [f"template <{' '.join(template.split())}>"]
-        lines.append(f"static inline void {wrapper_name(self.kernel)}(")
+        lines.append(f"{_INTERNAL}void {wrapper_name(self.kernel)}(")
         lines.append("    dim3 cudaops_grid, dim3 cudaops_block, size_t cudaops_smem,")
         lines.append("    cudaStream_t cudaops_stream" + (f", {listed})" if listed else ")"))
         lines.append("{")

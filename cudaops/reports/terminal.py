@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -14,6 +14,7 @@ from rich.status import Status
 from rich.table import Table
 from rich.text import Text
 
+from cudaops.domain.execution import LaunchCount
 from cudaops.domain.judgement import Gate
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.run import Event, ProfileSummary, ReviewRequest, RunRecord
@@ -138,6 +139,25 @@ def model_parts(use: ModelUse) -> list[RenderableType]:
         lines(content.model_sentences(use)),
         indented(table),
     ]
+
+
+def launch_lines(counts: Sequence[LaunchCount], files: Mapping[str, str]) -> Iterator[str]:
+    """Kernel, file, launches and share of the time of each, in columns."""
+    total = sum(c.counted_seconds for c in counts) or 1.0
+    rows = [
+        (
+            one_line(c.kernel),
+            one_line(files[c.kernel]),
+            f"{c.launches:,}x",
+            f"{100 * c.counted_seconds / total:.1f} %",
+        )
+        for c in counts
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for kernel, file, *numbers in rows:
+        told = (kernel.ljust(widths[0]), file.ljust(widths[1]))
+        right = (text.rjust(width) for text, width in zip(numbers, widths[2:], strict=True))
+        yield "  ".join((*told, *right))
 
 
 def attempts_table(rows: Sequence[content.AttemptRow]) -> RenderableType:

@@ -319,10 +319,29 @@ def test_a_macro_of_a_header_is_written_out_where_it_is_used() -> None:
     assert found.file("run.h").text == header.text
 
 
+def test_a_use_of_a_macro_that_pastes_the_kernels_name_is_written_out() -> None:
+    macro = "#define RUN(f, b) ot ## f<<<b, 16>>>(p, n); k<<<b, 32>>>(p, n)"
+    text = HANDED_OVER.replace("MACRO", macro).replace("USES", "RUN(her, 7); RUN(her, 8);")
+    program = parse(text)
+    assert {site.kernel for site in program.launches} == {"other", "k"}
+    found = splice(program, "other", rewrite_of(ONE)).main.text
+    assert "cudaops_launch_other(7, 16, 0, 0, p, n); k<<<7, 32>>>(p, n); cudaops" in found
+    assert macro in found
+
+
+def test_directives_between_the_brackets_of_a_launch_stay() -> None:
+    text = HANDED_OVER.replace("MACRO", "").replace(
+        "USES", "k<<<2,\n#ifdef WIDE\n64\n#else\n32, 0\n#endif\n>>>(p, n);"
+    )
+    found = splice(parse(text), "k", rewrite_of(ONE)).main.text
+    assert "cudaops_launch_k(grid_, block_, smem_, stream_, given_...); }; }(2,\n#ifdef" in found
+    assert "#endif\n)(p, n);" in found
+
+
 @pytest.mark.parametrize(
     "macro",
     [
-        "#define RUN(f, b) f##f<<<b, 32>>>(p, n); f<<<b, 32>>>(p, n)",
+        "#define RUN(f, b) puts(#f); f##f<<<b, 32>>>(p, n); f<<<b, 32>>>(p, n)",
         "#define RUN(f, b) puts(#f); f<<<b, 32>>>(p, n)",
         "#define RUN(f, b) f<<<b, 32>>>(p, n)\n#undef RUN\n#define RUN(f, b) f<<<b, 64>>>(p, n)",
         "#define RUN(f, b, c) f<<<b, 32>>>(p, n)",

@@ -17,7 +17,7 @@ from typing import NamedTuple, cast, get_args
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import LaunchCount, LaunchNumbers
 from cudaops.domain.options import WarmUps
-from cudaops.domain.program import FOREIGN_SITES, Kernel, Program
+from cudaops.domain.program import SITES_OF_BUILDS, Kernel, Program
 from cudaops.domain.workload import (
     Argument,
     Element,
@@ -185,7 +185,7 @@ def recorded(
     for line in report.all("config"):
         number, name, *rest = _exactly("config", line, 12)
         used = usage.get(number)
-        if name != kernel or used is None or used[3:4] != ("1",) or _is_foreign(rest[0]):
+        if name != kernel or used is None or used[3:4] != ("1",) or _is_foreign(rest[0], program):
             continue
         if number in found:
             raise Malformed(f"two config lines of number {number[:40]!r}")
@@ -199,9 +199,10 @@ def recorded(
     return sorted(found.values(), key=lambda c: -c.seconds)
 
 
-def _is_foreign(site: str) -> bool:
-    """Whether a launch stands in another file of the author's build."""
-    return len(site) <= 9 and site.isdecimal() and int(site) >= FOREIGN_SITES
+def _is_foreign(site: str, program: Program) -> bool:
+    """Whether a launch stands in a file of the author's build that is none of the program's."""
+    number = int(site) if len(site) <= 9 and site.isdecimal() else 0
+    return number >= SITES_OF_BUILDS[0] and all(number != one.index for one in program.launches)
 
 
 def host_pointer(report: Report, number: str) -> int | None:

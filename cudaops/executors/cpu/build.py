@@ -37,7 +37,8 @@ from cudaops.executors.cpu.toolchain import (
 from cudaops.executors.cuda.toolchain import library_flags
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.executors.project.driver import DriverConfig
-from cudaops.executors.project.tree import Tools, project_program
+from cudaops.executors.project.products import project_program
+from cudaops.executors.project.tree import Tools
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments
@@ -109,11 +110,10 @@ def project_tools(cache: Path, build: Build = "plain") -> Tools:
     toolchain = find_toolchain()
     nvcc = shutil.which("nvcc") or ""
 
-    def config(tree: Path, main: str) -> DriverConfig:
+    def config(tree: Path) -> DriverConfig:
         return DriverConfig(
             for_gpu=False,
             tree=str(tree),
-            target=main,
             nvcc=nvcc,
             gxx=toolchain.gxx,
             compile_flags=compile_flags(build),

@@ -107,7 +107,7 @@ class CpuExecutor:
                 )
 
     def open_project(
-        self, folder: Path, source: Path, command: str, executable: str | None
+        self, folder: Path, source: Path | None, command: str, executable: str | None
     ) -> Program:
         """See `Executor.open_project`: compiled by g++ with cudaops' own headers and runtime."""
         tools = project_tools(self.cache)

@@ -55,7 +55,8 @@ from cudaops.executors.isolation.phases import Confinement, Phase
 from cudaops.executors.isolation.places import interpreter
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.executors.project.driver import DriverConfig
-from cudaops.executors.project.tree import Tools, project_program
+from cudaops.executors.project.products import project_program
+from cudaops.executors.project.tree import Tools
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.lexing import byte_text, line_of
 from cudaops.program.outline import outline
@@ -238,11 +239,10 @@ def project_tools(cache: Path, sm_arch: str, *, recorded: bool) -> Tools:
         if (found := next((n for n in names if (home / n).is_dir()), None)) is not None
     }
 
-    def config(tree: Path, main: str) -> DriverConfig:
+    def config(tree: Path) -> DriverConfig:
         return DriverConfig(
             for_gpu=True,
             tree=str(tree),
-            target=main,
             nvcc=str(nvcc),
             sm_arch=sm_arch,
             recorder=linked,

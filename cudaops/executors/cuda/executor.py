@@ -169,7 +169,7 @@ class CudaExecutor:
         return captured
 
     def open_project(
-        self, folder: Path, source: Path, command: str, executable: str | None
+        self, folder: Path, source: Path | None, command: str, executable: str | None
     ) -> Program:
         """See `Executor.open_project`: compiled by nvcc for this GPU alone."""
         tools = project_tools(self.cache, self.sm_arch, recorded=False)

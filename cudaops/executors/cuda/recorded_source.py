@@ -45,15 +45,24 @@ def recorded_source(program: Program) -> RecordedSource:
 
 
 def recorded_in_place(program: Program) -> dict[str, str]:
-    """For an author's own build: texts by their place in the tree. The main file includes its
-    rewritten self, which stands beside it; headers of the recorder stand in the tree's root."""
-    main = PurePosixPath(program.main_path)
-    up = "../" * (len(main.parts) - 1)
-    beside = main.with_name(f"cudaops_{main.name}")
+    """For an author's own build: texts by their place in the tree. The main file, and others that
+    launch its kernels, include their rewritten selves, which stand beside them; headers of the
+    recorder stand in the tree's root. Of all files as one program any may be compiled by itself."""
     made = recorded_files(program, MAIN, "cuda")
     begin, _, variables = made.pop(MAIN).split("\n", 2)
-    whole = [begin.replace('"cuda', f'"{up}cuda'), f'#include "{beside.name}"', variables]
-    return {**made, str(beside): made[program.main_path], program.main_path: "\n".join(whole)}
+    assert program.build is not None
+    everything = [f.path for f in program.files if f.path != program.main_path]
+    callers = program.build.callers if program.build.source else everything
+    for name in (program.main_path, *callers):
+        path, text = PurePosixPath(name), made[name]
+        if name != program.main_path and text == program.file(name).text:
+            continue
+        up = "../" * (len(path.parts) - 1)
+        beside = path.with_name(f"cudaops_{path.name}")
+        whole = [begin.replace('"cuda', f'"{up}cuda'), f'#include "{beside.name}"']
+        whole.append(variables if name == program.main_path else "")
+        made |= {str(beside): text, name: "\n".join(whole)}
+    return made
 
 
 def recorded_files(program: Program, main: str, dialect: Dialect) -> dict[str, str]:

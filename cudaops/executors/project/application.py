@@ -12,11 +12,12 @@ from pathlib import Path
 
 from cudaops.domain.program import Application, Program
 from cudaops.errors import InputError
-from cudaops.executors.project.tree import interpreter_itself
+from cudaops.executors.process import run_bounded
 from cudaops.program.parse import load_kernels
 
 _INTERPRETER_SEGMENT = 3
 """PT_INTERP. Source: elf(5); a program that is linked statically has none."""
+INTERPRETER_TIMEOUT_S = 20.0
 _MOST_HASHED = 64 << 20
 """Bytes of one file. Chosen: a script or a program, not the data that it reads."""
 
@@ -89,3 +90,18 @@ def _content(path: Path) -> bytes:
         return path.read_bytes() if size <= _MOST_HASHED else f"{size} bytes".encode()
     except OSError as problem:
         raise InputError(f"{path} cannot be read: {problem.strerror}") from problem
+
+
+def interpreter_itself(interpreter: Path) -> str:
+    """A Python where what stands on PATH only starts one, as pyenv's does."""
+    if not interpreter.name.startswith("python"):
+        return str(interpreter)
+    asked = run_bounded(
+        [str(interpreter), "-c", "import sys; print(sys.executable)"],
+        cwd=interpreter.parent, timeout_s=INTERPRETER_TIMEOUT_S,
+        env={"HOME": str(Path.home())},
+    )  # fmt: skip
+    found = Path(asked.stdout.strip() or "/")
+    if asked.exit_code != 0 or not found.is_file():
+        raise InputError(f"{interpreter} does not run: {asked.stderr.strip()[-200:]}")
+    return str(found)

@@ -55,8 +55,6 @@ class DriverConfig(NamedTuple):
 
     for_gpu: bool
     tree: str
-    target: str
-    """The main file, relative to the tree."""
     nvcc: str
     """The real one; empty where there is none."""
     sm_arch: str = ""
@@ -212,18 +210,11 @@ class _Processor:
         """The file to compile, in which launches go to the shim, and headers of the tree that it
         includes. All is written under `shadow`, each file at its place in the tree."""
         # What reads CUDA takes a while to load, and most commands of a build need none of it.
-        from cudaops.domain.program import FOREIGN_SITES
         from cudaops.executors.cpu.build import MAIN, program_source
         from cudaops.program.parse import load_unit
         from cudaops.storage import write_texts
 
         program = load_unit(Path(source), self.tree, folders)
-        if program.main_path != self.config.target:
-            sites = [
-                site.model_copy(update={"index": site.index + FOREIGN_SITES})
-                for site in program.launches
-            ]
-            program = program.model_copy(update={"launches": tuple(sites)})
         write_texts(shadow, program_source(program).files)
         headers = [str(self.tree / f.path) for f in program.files if f.path != program.main_path]
         return str(shadow / MAIN), headers

@@ -1,7 +1,7 @@
 """A copy of an author's tree in which their own build command runs, and runs again for a candidate.
 
     <cache>/project-5f0c.../tree.tar      what the author's tree held
-            projecttree-91ab.../tree/     the same, built: one for each command, target and kind
+            projecttree-91ab.../tree/     the same, built: one for each command and kind
             projectprogram-77de.../       a program that came of it, with its shared libraries
 
 Nothing of the author's is written to. A candidate's files replace the author's in the built tree,
@@ -23,6 +23,7 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,28 +31,26 @@ from pydantic import ValidationError
 
 from cudaops.cuda.nvcc_line import NvccLine, Option, read_nvcc_line
 from cudaops.domain.base import Record
-from cudaops.domain.execution import CompileFailed
-from cudaops.domain.program import Build, Program
+from cudaops.domain.program import Build, Program, SourceFile
 from cudaops.errors import InputError
 from cudaops.executors.isolation.phases import GIB, Confinement, limits_of
 from cudaops.executors.isolation.places import is_everybodys
 from cudaops.executors.process import Finished, python_path, run_bounded
+from cudaops.executors.project.application import interpreter_itself
 from cudaops.executors.project.driver import CONFIG, FOLDER, LOG, PROGRAMS, DriverConfig
-from cudaops.executors.untrusted_files import UntrustedFileError, copy_untrusted
-from cudaops.program.parse import load_unit
-from cudaops.storage import Entry, Facts, entry_of, locked, make_once, raise_if_full, used
+from cudaops.program.parse import callers_of, load_unit, parse_files
+from cudaops.storage import Facts, entry_of, locked, make_once, raise_if_full, used
 
-FORMAT = 2
+FORMAT = 3
 """Of what is kept; part of every key."""
 BUILD_TIMEOUT_S = 1800.0
 """Of the whole command, from nothing."""
-INTERPRETER_TIMEOUT_S = 20.0
 MOST_BYTES = 2 * GIB
 """Of a tree. Chosen: it is copied and archived."""
 MOST_FILES = 50_000
 ARCHIVE = "tree.tar"
-_MADE = (".o", ".obj", ".d", ".cubin", ".fatbin", ".ptx", ".ii", ".gch", ".pyc")
-_NEVER = frozenset({".git", ".hg", ".svn", ".cudaops", "CMakeFiles", "CMakeCache.txt",
+MADE = (".o", ".obj", ".d", ".cubin", ".fatbin", ".ptx", ".ii", ".gch", ".pyc")
+NEVER = frozenset({".git", ".hg", ".svn", ".cudaops", "CMakeFiles", "CMakeCache.txt",
                     ".ninja_log", ".ninja_deps", "__pycache__"})  # fmt: skip
 """What a tree without git leaves behind: builds of the author's, which would be taken for ours."""
 _COMPILERS = ("g++", "c++", "gcc", "cc", "clang++", "clang")
@@ -76,8 +75,8 @@ class Tools(NamedTuple):
 
     kind: str
     """With versions and flags: another one builds another tree."""
-    config: Callable[[Path, str], DriverConfig]
-    """Of a tree and its main file."""
+    config: Callable[[Path], DriverConfig]
+    """Of a tree."""
     reads: tuple[Path, ...]
     """What it needs beside the tree and the system's."""
     toolkit: Mapping[str, Path]
@@ -163,9 +162,9 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _without_builds(folder: Path) -> Iterator[Path]:
     for at, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in _NEVER]
+        folders[:] = [name for name in folders if name not in NEVER]
         for name in names:
-            if name not in _NEVER and Path(name).suffix not in _MADE:
+            if name not in NEVER and Path(name).suffix not in MADE:
                 yield Path(at, name)
 
 
@@ -192,16 +191,18 @@ class BuiltTree:
     """One tree, held by whoever builds in it."""
 
     def __init__(self, cache: Path, build: Build, main: str, tools: Tools) -> None:
-        """`main`: path of the main file in the tree; its launch sites are the program's."""
+        """`main`: path of the main file in the tree."""
         self.build = build
         self.tools = tools
         self.main = main
-        content = (FORMAT, build.tree_sha256, build.command, main, tools.kind)
+        content = (FORMAT, build.tree_sha256, build.command, tools.kind)
         self._entry = entry_of(cache.absolute(), "projecttree", *content)
         self.root = self._entry.folder / "tree"
         self._mark = self._entry.folder / "building"
         self._originals = self._entry.folder / "originals"
         """The author's files that another text stands in for, or did."""
+        self._touched = self._entry.folder / "touched"
+        """Names of the files that an earlier build compiled with such texts, one a line."""
         self._begun = 0
 
     @property
@@ -222,7 +223,7 @@ class BuiltTree:
         self._mark.touch()
         wanted: dict[str, str | bytes] = {**self._replaced(texts), **texts}
         if self._write(wanted):
-            os.utime(self.root / self.main)  # for a command that does not know of its headers
+            self._touch()
         self._place_driver()
         self._begun = len(self.log())
         done = self._run()
@@ -290,11 +291,21 @@ class BuiltTree:
             changed = True
         return changed
 
+    def _touch(self) -> None:
+        """Make files newer that are compiled with texts that changed, or were in an earlier build,
+        for a command that does not know of their headers."""
+        known = self._touched.read_text("utf-8").splitlines() if self._touched.is_file() else []
+        names = list(dict.fromkeys([*known, self.main, *self.build.callers]))
+        for name in names:
+            if (self.root / name).is_file():
+                os.utime(self.root / name)
+        self._touched.write_text("".join(f"{name}\n" for name in names), "utf-8")
+
     def _place_driver(self) -> None:
         own = self.root / FOLDER
         programs = own / PROGRAMS
         programs.mkdir(parents=True, exist_ok=True)
-        config = self.tools.config(self.root, self.main)
+        config = self.tools.config(self.root)
         (own / CONFIG).write_text(json.dumps(config._asdict()), "utf-8")
         for name, folder in self.tools.toolkit.items():
             link = own / name
@@ -378,17 +389,23 @@ def _executable(path: Path, command: str) -> None:
 
 
 def open_project(
-    cache: Path, folder: Path, source: Path, command: str, executable: str | None, tools: Tools
+    cache: Path,
+    folder: Path,
+    source: Path | None,
+    command: str,
+    executable: str | None,
+    tools: Tools,
 ) -> Program:
     """Build the author's tree, and read the file that is worked on as the build compiles it.
 
-    `folder`: the tree, in which `command` is run; `source`: a file in it; `executable`: what is run
-    of it, None where the build links one alone. Raises InputError, one line, for what is wrong.
+    `folder`: the tree, in which `command` is run; `source`: a file in it, None for all as one
+    program, to be run and no more; `executable`: what is run of it, None where the build links one
+    alone. Raises InputError, one line, for what is wrong.
     """
-    folder, source = folder.resolve(), source.resolve()
-    if not source.is_relative_to(folder):
+    folder, source = folder.resolve(), None if source is None else source.resolve()
+    if source is not None and not source.is_relative_to(folder):
         raise InputError(f"{source} is not in {folder}; start cudaops in your project's folder")
-    name = source.relative_to(folder).as_posix()
+    name = "" if source is None else source.relative_to(folder).as_posix()
     taken = take_snapshot(cache, folder)
     build = Build(
         tree_sha256=taken.sha256, snapshot=str(taken.archive), command=command, source=name
@@ -399,12 +416,23 @@ def open_project(
         log = tree.log()
         if done.exit_code != 0 or done.timed_out:
             raise InputError(tree.failure(done))
-        compiled = _compilation(tree, name, log)
+        units = _Units(tree.root, log)
+        unit = units.of(name) if name else units.first()
         run = _run_of(tree, executable, log)
-        options = _in_tree(compiled, tree.root)
-        program = load_unit(tree.root / compiled.source, tree.root, _folders(compiled))
-    build = build.model_copy(update={**run, "options": options})
-    return program.model_copy(update={"build": build})
+        callers = callers_of(unit.program, [one.program for one in units] if name else [])
+        others = callers if name else tuple(units.files_beside(unit.program))
+        options = _in_tree(unit.compiled, tree.root)
+    build = build.model_copy(
+        update={**run, "options": options, "callers": tuple(f.path for f in callers)}
+    )
+    program, files = unit.program, (*unit.program.files, *others)
+    found = parse_files(program.root_name, files, program.system_includes, build)
+    if name:
+        return found
+    # What one file defines is not to be named in another.
+    known = {kernel.plain_name for kernel in found.kernels}
+    launches = tuple(site for site in found.launches if site.kernel in known)
+    return found.model_copy(update={"global_variables": (), "launches": launches})
 
 
 class _Compilation(NamedTuple):
@@ -414,23 +442,80 @@ class _Compilation(NamedTuple):
     line: NvccLine
 
 
-def _compilation(tree: BuiltTree, name: str, log: Sequence[Note]) -> _Compilation:
-    """How the file that the user named is compiled: itself, or the first that includes it."""
-    found = list(_compilations(tree.root, log))
-    if not found:
-        raise InputError(
-            "the build asked no nvcc that cudaops could see to compile anything; let it call nvcc "
-            "by its name, or as $NVCC or $CUDA_HOME/bin/nvcc"
-        )
-    for one in found:
-        if one.source == name:
-            return one
-    for one in found:
-        unit = load_unit(tree.root / one.source, tree.root, _folders(one))
-        if any(f.path == name for f in unit.files):
-            return one
-    compiled = ", ".join(dict.fromkeys(one.source for one in found))
-    raise InputError(f"the build does not compile {name}; nvcc compiled {compiled}")
+class _Unit(NamedTuple):
+    """A file that the build compiles, with what it includes."""
+
+    compiled: _Compilation
+    program: Program
+
+    def launches(self) -> set[str]:
+        """Names of what it launches."""
+        return {site.kernel for site in self.program.launches}
+
+    def kernels(self) -> set[str]:
+        """Names of those that it defines."""
+        return {kernel.plain_name for kernel in self.program.kernels}
+
+
+class _Units:
+    """All that nvcc compiled in a build, the last first."""
+
+    def __init__(self, root: Path, log: Sequence[Note]) -> None:
+        self._root = root
+        self._read: dict[str, _Unit] = {}
+        self._compiled = {one.source: one for one in reversed(list(_compilations(root, log)))}
+        if not self._compiled:
+            raise InputError(
+                "the build asked no nvcc that cudaops could see to compile anything; let it call "
+                "nvcc by its name, or as $NVCC or $CUDA_HOME/bin/nvcc"
+            )
+
+    def __iter__(self) -> Iterator[_Unit]:
+        return map(self._unit, reversed(self._compiled))
+
+    def _unit(self, source: str) -> _Unit:
+        if source not in self._read:
+            one = self._compiled[source]
+            program = load_unit(self._root / source, self._root, _folders(one))
+            self._read[source] = _Unit(one, program)
+        return self._read[source]
+
+    def first(self) -> _Unit:
+        """One that defines kernels, where any does."""
+        return next((unit for unit in self if unit.kernels()), next(iter(self)))
+
+    def of(self, name: str) -> _Unit:
+        """The file that the user named, or one that includes it: that in which the kernels are
+        which it launches, or which are launched of it."""
+        found = [unit for unit in self if any(f.path == name for f in unit.program.files)]
+        if name in self._compiled:
+            found = [self._unit(name)]
+        if not found:
+            compiled = ", ".join(reversed(self._compiled))
+            raise InputError(f"the build does not compile {name}; nvcc compiled {compiled}")
+        for unit in found:
+            if {k.plain_name for k in unit.program.kernels if k.file == name} & unit.launches():
+                return unit
+        launched = {s.kernel for u in found for s in u.program.launches if s.file == name}
+        launched = launched or {kernel for unit in found for kernel in unit.launches()}
+        for unit in chain(found, self):
+            own = unit.kernels()
+            if own & launched or (unit in found and own & self._launched_beside(unit)):
+                return unit
+        return found[0]
+
+    def _launched_beside(self, unit: _Unit) -> set[str]:
+        """Kernels that files launch which do not define them."""
+        others = (other for other in self if other is not unit)
+        return {kernel for other in others for kernel in other.launches() - other.kernels()}
+
+    def files_beside(self, program: Program) -> Iterator[SourceFile]:
+        """Files that are none of the program's."""
+        taken = {file.path for file in program.files}
+        for file in chain.from_iterable(unit.program.files for unit in self):
+            if file.path not in taken:
+                taken.add(file.path)
+                yield file
 
 
 def _compilations(root: Path, log: Sequence[Note]) -> Iterator[_Compilation]:
@@ -443,7 +528,9 @@ def _compilations(root: Path, log: Sequence[Note]) -> Iterator[_Compilation]:
             continue
         for source in line.sources():
             path = (cwd / source).resolve()
-            if line.is_cuda(source) and path.is_relative_to(root.resolve()):
+            # CMake's own trials are no sources of the author's, and mostly gone.
+            kept = path.is_file() and "CMakeFiles" not in path.parts
+            if line.is_cuda(source) and kept and path.is_relative_to(root.resolve()):
                 yield _Compilation(path.relative_to(root.resolve()).as_posix(), cwd, line)
 
 
@@ -482,21 +569,6 @@ def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str
     return {"executable": linked[0].relative_to(tree.root).as_posix()}
 
 
-def interpreter_itself(interpreter: Path) -> str:
-    """A Python where what stands on PATH only starts one, as pyenv's does."""
-    if not interpreter.name.startswith("python"):
-        return str(interpreter)
-    asked = run_bounded(
-        [str(interpreter), "-c", "import sys; print(sys.executable)"],
-        cwd=interpreter.parent, timeout_s=INTERPRETER_TIMEOUT_S,
-        env={"HOME": str(Path.home())},
-    )  # fmt: skip
-    found = Path(asked.stdout.strip() or "/")
-    if asked.exit_code != 0 or not found.is_file():
-        raise InputError(f"{interpreter} does not run: {asked.stderr.strip()[-200:]}")
-    return str(found)
-
-
 def _linked(log: Sequence[Note]) -> Iterator[Path]:
     for note in log:
         if note.exit != 0:
@@ -510,7 +582,7 @@ def _linked(log: Sequence[Note]) -> Iterator[Path]:
 
 
 def build_failure(done: Finished, log: Sequence[Note], *, for_gpu: bool = True) -> str:
-    """Why a build failed, in one line."""
+    """Why a build failed, in one line. CMake says below its own what is missing."""
     for note in log:
         if note.refused:
             return note.refused
@@ -521,80 +593,8 @@ def build_failure(done: Finished, log: Sequence[Note], *, for_gpu: bool = True) 
     compilers = [one for one in wrong if not (_OF_MAKE.match(one) or _OF_PYTHON.match(one))]
     raised = [one for one in lines if _OF_PYTHON.match(one)][-1:]
     said = compilers or raised or wrong or lines[-1:] or ["nothing"]
-    text = f"the build fails with exit code {done.exit_code}: {said[0][:300]}"
+    rest = lines[lines.index(said[0]) + 1 :][:3] if said[0].startswith("CMake Error") else []
+    text = f"the build fails with exit code {done.exit_code}: {' '.join([said[0], *rest])[:300]}"
     if not for_gpu and _OF_LIBRARIES.search(said[0]):
         text += "; programs with CUDA's libraries need a GPU: --executor cuda"
     return text
-
-
-class ProjectProgram(NamedTuple):
-    """An executable that a build made, kept at its place in the tree under the entry's folder; the
-    whole tree where an interpreter is run in it."""
-
-    entry: Entry
-    facts: Facts
-    seconds: float
-    cached: bool
-
-
-def project_program(
-    cache: Path,
-    program: Program,
-    texts: Mapping[str, str],
-    tools: Tools,
-    described: Callable[[Path], Facts],
-    failed: Callable[[Finished], CompileFailed],
-) -> ProjectProgram | CompileFailed:
-    """The program's executable with these texts in its tree. `described`: what is noted of it;
-    `failed`: what a build that ended badly says."""
-    build = program.build
-    assert build is not None
-    tree = BuiltTree(cache, build, program.main_path, tools)
-    content = (FORMAT, tree.key, build.executable or build.interpreter, sorted(texts.items()))
-    entry = entry_of(cache.absolute(), "projectprogram", *content)
-
-    def make(folder: Path) -> Facts | CompileFailed:
-        with tree.held():
-            done = tree.built(texts)
-            if done.timed_out:
-                return CompileFailed(message=tree.failure(done), log=done.stderr)
-            if done.exit_code != 0:
-                return failed(done._replace(stderr=f"{done.stderr}\n{tree.failure(done)}\n"))
-            try:
-                executable = [build.executable] if build.executable else []
-                whole = _everything(tree.root) if build.interpreter else _libraries(tree.root)
-                for path in (*executable, *whole):
-                    _take(tree.root, path, folder)
-            except UntrustedFileError as problem:
-                return CompileFailed(message=f"what the build made: {problem}", log=done.stderr)
-        return described(folder / build.executable)
-
-    made = make_once(entry, {}, make)
-    if isinstance(made, CompileFailed):
-        return made
-    return ProjectProgram(entry, made.facts, made.seconds, made.cached)
-
-
-def _take(root: Path, name: str, folder: Path) -> None:
-    """Copy a program or library, or what a link to one in the tree means, to the same place."""
-    target, real = folder / name, (root / name).resolve()
-    inside = real.relative_to(root).as_posix() if real.is_relative_to(root) else name
-    target.parent.mkdir(parents=True, exist_ok=True)
-    copy_untrusted(root, inside, target, 0, MOST_BYTES)
-    target.chmod(0o755)
-
-
-def _everything(root: Path) -> Iterator[str]:
-    """Files of a built tree but objects and what is ours."""
-    for at, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name not in _NEVER]
-        for name in names:
-            path = Path(at, name)
-            if path.suffix not in _MADE and path.is_file():
-                yield path.relative_to(root).as_posix()
-
-
-def _libraries(root: Path) -> Iterator[str]:
-    for path in root.rglob("*.so*"):
-        if path.is_file() and FOLDER not in path.relative_to(root).parts:
-            yield path.relative_to(root).as_posix()

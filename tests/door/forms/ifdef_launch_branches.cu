@@ -1,4 +1,3 @@
-// not yet: a directive between <<< and >>>
 // launch configuration chosen by #if / #ifdef branches in the middle of a call
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -12,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.cli.boundary import run_command
 from cudaops.domain.execution import Captured, CompileFailed, ProgramRan, Unit
 from cudaops.domain.program import Program
+from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError
 from cudaops.executors.cpu.build import project_tools as cpu_tools
 from cudaops.executors.cpu.executor import CpuExecutor
@@ -21,7 +25,11 @@ from cudaops.executors.cpu.report import read_report
 from cudaops.executors.cuda.build import GpuBuilder, project_tools
 from cudaops.executors.process import Finished
 from cudaops.executors.project.tree import BuiltTree, build_failure, open_project
+from cudaops.graph.placing import source_file
 from cudaops.program.front_end import kernel_form
+from cudaops.program.patch import unified_patch
+from cudaops.program.plans import make_rewrite
+from cudaops.program.splice import splice
 
 PROJECTS = Path(__file__).parents[2] / "data" / "projects"
 BIN = Path(sys.executable).parent
@@ -149,6 +157,183 @@ def test_cmake_two_programs_and_a_template_in_a_header(
     assert found.kernel == "normalise_rows"
     assert found.workloads[0].callee == "normalise_rows<float>"
     assert {c.kernel for c in found.counts} == {"normalise_rows", "fill"}
+
+
+APART = "src/kernels.cu"
+
+
+def other_rowsum() -> Rewrite:
+    text = (Path(__file__).parents[2] / "door" / "rowsum.cu").read_text("utf-8")
+    return make_rewrite(text, proposer="user", title="other blocks", why="a test")
+
+
+@pytest.mark.parametrize("named", [APART, "src/again.cu", "src/main.cu", "include/ops.cuh"])
+def test_kernels_are_launched_from_other_files(
+    cpu_executor: CpuExecutor, tmp_path: Path, named: str
+) -> None:
+    folder = Path(shutil.copytree(PROJECTS / "apart", tmp_path / "apart"))
+    program = opened(cpu_executor, folder, named)
+    assert program.main_path == APART
+    assert program.build is not None
+    assert set(program.build.callers) == {"src/again.cu", "src/main.cu"}
+    found = captured(cpu_executor, program, tmp_path / "w")
+    assert {c.kernel: c.launches for c in found.counts} == {"rowsum": 2, "scale": 1}
+    assert {site.index for site in program.launches} >= {one.site for one in found.workloads}
+    assert {site.file for site in program.launches} == {"src/again.cu", "src/main.cu"}
+
+
+def printed_by(executor: CpuExecutor, program: Program) -> str:
+    ran = executor.run_program(program, (), 60.0)
+    assert isinstance(ran, ProgramRan), ran
+    return ran.stdout
+
+
+def test_a_rewrite_stands_in_for_launches_of_other_files_and_is_taken_out_again(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    folder = Path(shutil.copytree(PROJECTS / "apart", tmp_path / "apart"))
+    before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    program = opened(cpu_executor, folder, APART)
+    spliced = splice(program, "rowsum", other_rowsum())
+    author = printed_by(cpu_executor, program)
+    assert printed_by(cpu_executor, spliced) == author
+    (folder / "best.patch").write_text(unified_patch(program, spliced))
+    subprocess.run(["patch", "-p1", "-i", "best.patch"], cwd=folder, check=True)
+    assert "ops::rowsum<<<" not in (folder / "src/main.cu").read_text()
+    patched = opened(cpu_executor, folder, APART)
+    found = captured(cpu_executor, patched, tmp_path / "w")
+    assert {c.kernel: c.launches for c in found.counts} == {"other_rowsum": 2, "scale": 1}
+    assert printed_by(cpu_executor, patched) == author
+    subprocess.run(["patch", "-R", "-p1", "-i", "best.patch"], cwd=folder, check=True)
+    assert {p: p.read_bytes() for p in before} == before
+
+
+@pytest.mark.parametrize("kernel", [None, "scale"])
+def test_no_file_named_lists_launches_and_takes_the_dearest_kernels(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kernel: str | None,
+) -> None:
+    folder = Path(shutil.copytree(PROJECTS / "apart", tmp_path / "apart"))
+    monkeypatch.chdir(folder)
+    named = [] if kernel is None else ["--kernel", kernel]
+    words = ["profile", "--build", "make", "--run", "./app", "--executor", "cpu", "--json", *named]
+    code = run_command(words)
+    told = capsys.readouterr()
+    assert code == 0, told.err
+    assert json.loads(told.out)["verdict"]
+    assert re.search(r"^  rowsum  src/kernels\.cu  2x  +\d+\.\d %$", told.err, re.MULTILINE)
+    assert re.search(r"^  scale   src/kernels\.cu  1x  +\d+\.\d %$", told.err, re.MULTILINE)
+    assert f"cudaops: working on {kernel or 'rowsum'} in src/kernels.cu\n" in told.err
+
+
+def test_a_folder_stands_for_its_only_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"holds no \.cu file; name the \.cu file"):
+        source_file(tmp_path)
+    (tmp_path / "one.cu").touch()
+    assert source_file(tmp_path) == tmp_path / "one.cu"
+    (tmp_path / "two.cu").touch()
+    with pytest.raises(InputError, match=r"holds one\.cu, two\.cu; name the \.cu file"):
+        source_file(tmp_path)
+
+
+SUMS = """(const float *a, float *s, int rows, int cols) {
+    int r = blockIdx.x * blockDim.x + threadIdx.x;
+    if (r >= rows) return;
+    float t = 0;
+    for (int c = 0; c < cols; ++c) t += a[r * cols + c];
+    s[r] = t;
+}
+"""
+CALLS = """
+#include <cstdio>
+int main() {
+    float *a, *s;
+    cudaMallocManaged(&a, 64 * 32 * sizeof(float));
+    cudaMallocManaged(&s, 64 * sizeof(float));
+    for (int i = 0; i < 64 * 32; ++i) a[i] = i % 5;
+    LAUNCH
+    cudaDeviceSynchronize();
+    printf("%g\\n", s[63]);
+}
+"""
+LAUNCH = "rowsum<<<2, 32>>>(a, s, 64, 32);"
+DECLARED = "__global__ void rowsum(const float *, float *, int, int);\n"
+FORMS = {
+    "declared by its launcher": {
+        "kernels.cu": f'extern "C" __global__ void rowsum{SUMS}',
+        "main.cu": f'extern "C" {DECLARED}{CALLS}',
+    },
+    "in a block of linkage": {
+        "kernels.cu": f'#include "k.h"\nextern "C" {{\n__global__ void rowsum{SUMS}}}\n',
+        "k.h": f'#pragma once\nextern "C" {{\n{DECLARED}}}\n',
+        "main.cu": f'#include "k.h"\n{CALLS}',
+    },
+    "launched in an included file": {
+        "kernels.cu": f"__global__ void rowsum{SUMS}",
+        "step.cpp": f"{DECLARED}static void step(float *a, float *s) {{ {LAUNCH} }}\n",
+        "main.cu": f'#include "step.cpp"\n{CALLS.replace("LAUNCH", "step(a, s);")}',
+    },
+    "launched by a header of both": {
+        "kernels.cu": f'#include "k.h"\n__global__ void rowsum{SUMS}',
+        "k.h": f"#pragma once\n{DECLARED}inline void step(float *a, float *s) {{ {LAUNCH} }}\n",
+        "main.cu": f'#include "k.h"\n{CALLS.replace("LAUNCH", "step(a, s);")}',
+    },
+    "by a macro that pastes, where directives choose the geometry": {
+        "kernels.cu": f"__global__ void rowsum{SUMS}",
+        "main.cu": f"#define RUN(what, g) row ## what<<<g, 32>>>(a, s, 64, 32)\n{DECLARED}"
+        + CALLS.replace(
+            "LAUNCH",
+            "RUN(sum, 2); rowsum<<<2,\n#ifdef WIDE\n64\n#else\n32, 0\n#endif\n>>>(a, s, 64, 32);",
+        ),
+    },
+    "in a header that another file includes last": {
+        "kernels.cu": '#include "k.cuh"\n',
+        "k.cuh": f"#pragma once\nstatic __global__ void rowsum{SUMS}",
+        "main.cu": f'#include "k.cuh"\n{CALLS}',
+    },
+}
+
+
+def of_two_files(folder: Path, texts: dict[str, str]) -> None:
+    for name, text in texts.items():
+        (folder / name).write_text(text.replace("LAUNCH", LAUNCH))
+    (folder / "Makefile").write_text(
+        "app: main.o kernels.o\n\tnvcc -rdc=true -o $@ $^\n"
+        "%.o: %.cu $(wildcard *.h *.cuh *.cpp)\n\tnvcc -rdc=true -c $< -o $@\n"
+    )
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_forms_in_which_kernel_and_launch_stand_apart(
+    cpu_executor: CpuExecutor, tmp_path: Path, form: str
+) -> None:
+    of_two_files(tmp_path, FORMS[form])
+    named = "kernels.cu" if "k.cuh" not in FORMS[form] else "k.cuh"
+    program = opened(cpu_executor, tmp_path, named)
+    assert captured(cpu_executor, program, tmp_path / "w").kernel == "rowsum"
+    spliced = splice(program, "rowsum", other_rowsum())
+    assert printed_by(cpu_executor, spliced) == printed_by(cpu_executor, program)
+    found = captured(cpu_executor, spliced, tmp_path / "w")
+    assert [c.kernel for c in found.counts] == ["other_rowsum"]
+
+
+def test_a_template_that_another_file_launches_is_profiled_and_not_replaced(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    template, launch = "template <int N> ", LAUNCH.replace("rowsum", "rowsum<1>")
+    of_two_files(tmp_path, {
+        "kernels.cu": f"{template}__global__ void rowsum{SUMS}template {DECLARED}".replace(
+            "template __global__ void rowsum", "template __global__ void rowsum<1>"),
+        "main.cu": f"{template}{DECLARED}{CALLS.replace('LAUNCH', launch)}",
+    })  # fmt: skip
+    program = opened(cpu_executor, tmp_path, "kernels.cu")
+    assert captured(cpu_executor, program, tmp_path / "w").kernel == "rowsum"
+    with pytest.raises(
+        InputError, match=r"main\.cu:\d+ launches `rowsum`, which is a template and"
+    ):
+        splice(program, "rowsum", other_rowsum())
 
 
 def test_build_tools_of_a_virtual_environment_are_found(
@@ -348,6 +533,7 @@ def test_a_build_is_told_the_gpu_that_it_cannot_see(filters: Path, kernels: Path
         ("UserWarning: error: y\nTraceback (most recent call):\nIndexError: list", "IndexError"),
         ("make: *** [Makefile:3: app] Error 1: all", "make"),
         ("something is amiss", "amiss"),
+        ("CMake Error: variables are NOTFOUND.\nPlease set them:\nPNG_LIB\n    used", "PNG_LIB"),
     ],
 )  # fmt: skip
 def test_a_failed_build_says_what_failed_and_no_warning(said: str, shown: str) -> None:
