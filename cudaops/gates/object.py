@@ -57,6 +57,7 @@ from cudaops.gates.elf import (
 from cudaops.gates.preprocessed import CODE_FLAGS, NotPreprocessed, text_by_gxx
 from cudaops.program.candidate import NAMESPACE
 from cudaops.program.hygiene_facts import text_facts
+from cudaops.program.instances import plain_name
 from cudaops.program.reroute import device_view_files
 from cudaops.sandbox.workbench import Workbench
 from cudaops.storage import TEMPORARY, entry_of, make_once, raise_if_full
@@ -419,8 +420,7 @@ def look_at_object(candidate: Compiled, baseline: Compiled, rewrite: Rewrite) ->
     ours = read_elf(Path(candidate.folder) / UNIT_OBJECT)
     authors = read_elf(Path(baseline.folder) / UNIT_OBJECT)
     runtime = _runtime_symbols(Path(candidate.folder).parent)
-    called = (step.kernel.partition("<")[0] for step in rewrite.plan.launches)
-    kernels = {name.strip().rpartition("::")[2] for name in called}
+    kernels = {plain_name(step.kernel) for step in rewrite.plan.launches}
     found = [
         *_by_itself(ours, authors),
         *_startup(ours, authors, kernels),

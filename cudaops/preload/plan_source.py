@@ -27,8 +27,8 @@ from cudaops.program.cpp import Speller, cpp
 from cudaops.program.directives import Launch, read_directives
 from cudaops.program.expressions import Expression, ExpressionValue, PointerValue
 from cudaops.program.grammar import Name
-from cudaops.program.instances import SPELLED
-from cudaops.program.plans import environment, kernel_name, pointee_bytes
+from cudaops.program.instances import SPELLED, plain_name
+from cudaops.program.plans import environment, pointee_bytes
 
 POINTER_BYTES = 8
 _READ: dict[Element, str] = {
@@ -173,7 +173,7 @@ class _Plan:
             yield f"const Whole block{step}[3] = {{{self._three(launch.block)}}};"
             smem = self._cpp(launch.smem)
             yield f"if (!run.shaped({step}, grid{step}, block{step}, {smem})) return false;"
-            if cluster := self.clusters.get(kernel_name(launch)):
+            if cluster := self.clusters.get(plain_name(launch.callee.text)):
                 sizes = f"{cluster.x}, {cluster.y}, {cluster.z}"
                 yield f"if (!run.clustered({step}, {sizes})) return false;"
         yield "if (!run.begin()) return false;"

@@ -18,7 +18,7 @@ from cudaops.program.cpp import Speller, cpp
 from cudaops.program.device_text import KernelSignature, kernel_signatures
 from cudaops.program.directives import Launch, read_directives
 from cudaops.program.expressions import ExpressionValue, PointerValue
-from cudaops.program.instances import SPELLED
+from cudaops.program.instances import SPELLED, plain_name
 from cudaops.program.lexing import byte_text, lex
 from cudaops.program.parse import is_program, load_program, parse_files, read_source
 from cudaops.program.plans import pointee, resolve_in
@@ -214,8 +214,7 @@ class _Launcher:
         return [[*self.arrays][value.allocation]]
 
     def _signature(self, launch: Launch) -> KernelSignature:
-        name = launch.callee.text.partition("<")[0].strip().rpartition("::")[2]
-        return self.signatures[name]
+        return self.signatures[plain_name(launch.callee.text)]
 
     def _used(self) -> tuple[str, ...]:
         """Parameters of the function: arrays in the problem's order, then sizes and numbers."""

@@ -12,6 +12,7 @@ from functools import lru_cache
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
+from cudaops.program.instances import plain_name
 from cudaops.program.lexing import Token, byte_text
 from cudaops.program.outline import outline
 
@@ -22,7 +23,7 @@ _WAITS = frozenset({"sync", "barrier_arrive", "barrier_wait"})
 def step_waits(rewrite: Rewrite, step: int) -> bool:
     """Whether the kernel that a launch of a rewrite's plan is of waits for its whole grid."""
     callee = rewrite.plan.launches[step].kernel
-    return callee.partition("<")[0].strip().rpartition("::")[2] in _waiting((rewrite.source,))
+    return plain_name(callee) in _waiting((rewrite.source,))
 
 
 def author_waits(program: Program, kernel: Kernel) -> bool:

@@ -21,8 +21,7 @@ from cudaops.program.lexing import byte_text, lex
 from cudaops.program.plan_text import PlanText, Step, closeness, plan_text, seen_as
 
 _HIDDEN_LAUNCHES = frozenset({
-    "cudaLaunchKernelEx", "cudaLaunchKernelExC", "cuLaunchKernel", "cuLaunchKernelEx",
-    "cudaLaunchCooperativeKernelMultiDevice",
+    "cuLaunchKernel", "cuLaunchKernelEx", "cudaLaunchCooperativeKernelMultiDevice",
 })  # fmt: skip
 """Launches that no recorder sees. Source: CUDA Runtime API and Driver API, execution control."""
 

@@ -18,6 +18,7 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.errors import PlanError
 from cudaops.program.directives import Directives, Text, read_directives
 from cudaops.program.expressions import Expression
+from cudaops.program.instances import plain_name
 from cudaops.program.lexing import byte_text, lex
 from cudaops.program.outline import outline, space_aliases
 from cudaops.program.structure import Naming, conditions, definitions
@@ -118,7 +119,7 @@ def _launches(plan: Directives, naming: Naming) -> list[str]:
         naming.declare(text.text)
     tokens: list[str] = []
     for launch in plan.launches:
-        naming.reach(launch.callee.text.partition("<")[0].strip().split("::")[-1])
+        naming.reach(plain_name(launch.callee.text))
         tokens += ["@launch", *_words(launch.callee, naming)]
         for key, extent in (("grid", launch.grid), ("block", launch.block), ("args", launch.args)):
             tokens += [key, *(word for e in extent for word in [*_words(e, naming), ","])]

@@ -29,6 +29,11 @@ VECTORS: dict[str, Element] = {
 """Element of CUDA's vector types, by their names without the digit."""
 
 
+def plain_name(callee: str) -> str:
+    """What is launched, without namespaces and template arguments: `scale` of `n::scale<float>`."""
+    return callee.partition("<")[0].rpartition("::")[2].strip()
+
+
 def element_of(type_text: str) -> Element:
     """Element of a type as `syntax.normal_type` spells it; `opaque` for what has none."""
     if type_text[-1:] in "1234" and type_text[:-1] in VECTORS:

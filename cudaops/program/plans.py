@@ -44,6 +44,7 @@ from cudaops.program.expressions import (
     PointerValue,
 )
 from cudaops.program.grammar import SIZES
+from cudaops.program.instances import plain_name
 from cudaops.program.serving import own_names, template_values
 
 MAX_SMEM_BYTES = 227 * 1024
@@ -117,7 +118,7 @@ def _resolved_plan(
     if sum(scratch.values()) > MAX_SCRATCH_BYTES:
         found.scratch[0].name.fail("scratch buffers exceed 8 GiB together")
     launches = tuple(
-        _resolved(i, launch, env, clusters.get(kernel_name(launch)))
+        _resolved(i, launch, env, clusters.get(plain_name(launch.callee.text)))
         for i, launch in enumerate(found.launches)
     )
     return ResolvedPlan(launches=launches, scratch_bytes=scratch)
@@ -178,13 +179,8 @@ def _step(launch: Launch) -> LaunchStep:
     )
 
 
-def kernel_name(launch: Launch) -> str:
-    """The launched kernel without namespaces and template arguments."""
-    return launch.callee.text.partition("<")[0].strip().rpartition("::")[2]
-
-
 def _check_launch(launch: Launch, signatures: Mapping[str, KernelSignature]) -> None:
-    name = kernel_name(launch)
+    name = plain_name(launch.callee.text)
     signature = signatures.get(name)
     if signature is None:
         if signatures:
@@ -263,7 +259,7 @@ def _resolved(step: int, launch: Launch, env: Environment, cluster: Dim3 | None)
             f"block {block} has {block.volume} threads; a device takes {MAX_THREADS}"
         )
     if cluster is not None and (why := unfit(grid, cluster)):
-        launch.callee.fail(f"{why} that `{kernel_name(launch)}` has")
+        launch.callee.fail(f"{why} that `{plain_name(launch.callee.text)}` has")
     return ResolvedLaunch(
         step=step,
         grid=grid,

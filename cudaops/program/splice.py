@@ -19,7 +19,7 @@ from cudaops.program.candidate import (
 from cudaops.program.cooperative import author_waits
 from cudaops.program.front_end import launched_instances
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES
-from cudaops.program.instances import template_arguments
+from cudaops.program.instances import plain_name, template_arguments
 from cudaops.program.launches import CONFIGURED, PACKED, TOGETHER, Launch, find_launches
 from cudaops.program.lexing import (
     Edit,
@@ -355,8 +355,7 @@ def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
 
 
 def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: Sequence[str]) -> bool:
-    name = site.callee.partition("<")[0].strip().split("::")[-1].strip()
-    if name != kernel.plain_name or not _may_mean(program, site, kernel):
+    if plain_name(site.callee) != kernel.plain_name or not _may_mean(program, site, kernel):
         return False
     if not wanted or site.template_arguments is None:
         return True

@@ -15,11 +15,11 @@ from cudaops.program.cpp import Speller, constant_value, cpp, scratch_in
 from cudaops.program.device_text import kernel_signatures
 from cudaops.program.directives import Directives, Launch, ScratchBuffer, read_directives
 from cudaops.program.expressions import Expression
-from cudaops.program.instances import is_type_parameter, template_parameter_names
+from cudaops.program.instances import is_type_parameter, plain_name, template_parameter_names
 from cudaops.program.launches import CONFIGURED
 from cudaops.program.lexing import byte_text, lex, plain_text, split_commas
 from cudaops.program.overloads import exact_address, signature_of
-from cudaops.program.plans import instance, kernel_name, pointee
+from cudaops.program.plans import instance, pointee
 from cudaops.program.signature import read_parameters
 
 SMEM_WITHOUT_OPT_IN = 48 * 1024
@@ -483,7 +483,7 @@ class _Wrapper:
             f"const long long {smem} = (long long)({cpp(launch.smem, self.spell)});",
             f"if (!{self.space}::cudaops_fits({grid}, {block}, {smem})) cudaops_ok = false;",
         ]
-        if cluster := self.clusters.get(kernel_name(launch)):
+        if cluster := self.clusters.get(plain_name(launch.callee.text)):
             sizes = zip("012", (cluster.x, cluster.y, cluster.z), strict=True)
             rest = " || ".join(f"{grid}[{axis}] % {n}" for axis, n in sizes if n > 1)
             lines += [f"if ({rest}) cudaops_ok = false;"] if rest else []
@@ -554,8 +554,7 @@ class _Wrapper:
         """Whether the rewrite's kernel reads the baseline's memory as another type (`float4*`)."""
         known = {p.name: p for p in self.kernel.parameters if p.is_pointer}
         given = next((known[n] for n in launch.args[index].names() if n in known), None)
-        name = launch.callee.text.partition("<")[0].strip().rpartition("::")[2]
-        taken = self.signatures[name].parameters
+        taken = self.signatures[plain_name(launch.callee.text)].parameters
         if given is None or index >= len(taken) or not taken[index].is_pointer:
             return False
         return pointee(given.type_text) != pointee(taken[index].type_text)

@@ -17,6 +17,7 @@ from cudaops.domain.workload import OpaqueArgument
 from cudaops.errors import InputError, PlanError
 from cudaops.program.derived_plan import Side
 from cudaops.program.directives import WORDS
+from cudaops.program.instances import plain_name
 from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
 from cudaops.program.parse import parse_files, require_runnable
 from cudaops.program.plan_text import entry_name
@@ -95,7 +96,7 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
 
 def _launched_by(rewrite: Rewrite, program: Program) -> frozenset[str]:
     """The program's kernels that a rewrite made of it launches, by itself or through an entry."""
-    names = {step.kernel.partition("<")[0].rpartition("::")[2] for step in rewrite.plan.launches}
+    names = {plain_name(step.kernel) for step in rewrite.plan.launches}
     return frozenset(
         k.name for k in program.kernels if names & {k.plain_name, entry_name(k.plain_name)}
     )

@@ -4,6 +4,7 @@ whenever the launch is run again."""
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.unit import captured_inputs
 from cudaops.executors.cuda.protocol import Buffer
-from cudaops.executors.cuda.runner.memory import Region
+from cudaops.executors.cuda.runner.driver import Driver
+from cudaops.executors.cuda.runner.memory import Memory, Region
 from cudaops.executors.cuda.runner.replay import moved
 from cudaops.gates.evaluate import evaluate
 from cudaops.program.plans import baseline_plan, make_rewrite
@@ -140,10 +142,13 @@ def test_addresses_in_a_file_are_those_of_the_device(tmp_path: Path) -> None:
         Buffer(index=1, size_bytes=128, file=str(tmp_path / "row"), address=0x10000, widened_by=2),
     )  # fmt: skip
     regions = {i: Region(at, 1, "", at, False) for i, at in enumerate((0x500000, 0x700000))}
-    given, same = moved((table, row), regions)
+    memory = Memory(cast(Driver, None))
+    given, same = moved(memory, (table, row), regions)
     found = np.fromfile(str(given.file), dtype=np.uint64)
     assert found.tolist() == [0x700000, 0x700010, 0x700080, 0x500000, 7, 0xFFFF]
     assert same is row
+    memory.give_back()
+    assert not Path(str(given.file)).exists()
 
 
 REWRITE = """

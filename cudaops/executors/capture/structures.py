@@ -7,6 +7,7 @@ from a number that looks like one, and what it points to.
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -113,6 +114,7 @@ def linked(
         if isinstance(p.argument, PointerArgument)
     ]
     seen = set[int]()
+    order = sorted((place.address, i) for i, place in enumerate(places))
     while waiting:
         index, name, parameter = waiting.pop()
         if index in seen or not places[index].holds_pointers:
@@ -120,7 +122,7 @@ def linked(
         seen.add(index)
         if parameter.type.endswith("*"):
             tables.add(index)
-        for target, path, field in _pointers_in(contents[index], parameter, places):
+        for target, path, field in _pointers_in(contents[index], parameter, places, order):
             one = Linked(f"{name}{path}", element_of(field.type), field.is_const)
             found.setdefault(target, []).append(one)
             if field.type == parameter.type:
@@ -129,9 +131,13 @@ def linked(
 
 
 def _pointers_in(
-    contents: Path, parameter: TypedParameter, places: Sequence[Place]
+    contents: Path,
+    parameter: TypedParameter,
+    places: Sequence[Place],
+    order: Sequence[tuple[int, int]],
 ) -> Iterator[tuple[int, str, PointerField]]:
-    """The allocation of each that is an address, its path, and its type."""
+    """The allocation of each that is an address, its path, and its type. `order`: of the places by
+    their addresses."""
     words = np.fromfile(contents, dtype="<u8", count=contents.stat().st_size // POINTER_BYTES)
     fields = parameter.pointers
     size = parameter.layout.size_bytes if parameter.layout is not None else 0
@@ -144,8 +150,9 @@ def _pointers_in(
     for start in range(0, len(words) * POINTER_BYTES - size + 1, size):
         for field in fields:
             address = int(words[(start + field.offset_bytes) // POINTER_BYTES])
-            target = next((i for i, p in enumerate(places) if p.has(address)), None)
-            if target is not None:
+            before = bisect_right(order, (address, len(places))) - 1
+            target = order[before][1]
+            if before >= 0 and places[target].has(address):
                 yield target, f"[{start // size}]{field.path}", field
 
 

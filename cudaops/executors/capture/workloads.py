@@ -47,7 +47,7 @@ from cudaops.executors.cpu.report import Report, function_names
 from cudaops.executors.cuda.symbols import demangled
 from cudaops.executors.untrusted_files import copy_untrusted, discard, remove
 from cudaops.program.front_end import launched_instances
-from cudaops.program.instances import callee_of, deduce_instance
+from cudaops.program.instances import callee_of, deduce_instance, plain_name
 from cudaops.program.syntax import POINTER_BYTES, Layout
 
 TIME_COVERED = 0.9
@@ -387,8 +387,7 @@ class WorkloadReader:
     def _instance(self, callee: str) -> str:
         """The same, which is an instance of this kernel: the address of any function can be
         reported."""
-        name = callee.partition("<")[0].rpartition("::")[2]
-        if name != self.kernel.plain_name or not callee.isprintable():
+        if plain_name(callee) != self.kernel.plain_name or not callee.isprintable():
             raise Malformed(f"a config line with a function that is not {self.kernel.name}")
         return callee
 

@@ -213,32 +213,34 @@ class Runner {
 
   // Addresses that stand in memory, from where the program had them to where they are here, or back.
   void move_pointers(bool back) {
+    Moves moves;
     for (auto& [index, p] : places_)
-      if (p.holds && at_.count(index)) move_in((char*)at_[index], size_[index], back);
+      if (at_.count(index)) {
+        if (back) moves[at_[index]] = Move{p.size * p.factor, p.begin, 1, p.factor};
+        else moves[p.begin] = Move{p.size, at_[index], p.factor, 1};
+      }
+    for (auto& [index, p] : places_)
+      if (p.holds && at_.count(index)) move_in((char*)at_[index], size_[index], moves);
     if (!places_.empty())
-      for (GlobalVariable* v = global_variables; v; v = v->next) move_in((char*)v->address, v->size, back);
+      for (GlobalVariable* v = global_variables; v; v = v->next) move_in((char*)v->address, v->size, moves);
   }
-  void move_in(char* data, size_t size, bool back) {
+  struct Move {
+    size_t size;
+    uintptr_t to;
+    size_t times, divided;
+  };
+  using Moves = std::map<uintptr_t, Move>;  // by where a buffer begins
+  static void move_in(char* data, size_t size, const Moves& moves) {
     for (size_t i = 0; i + sizeof(uintptr_t) <= size; i += sizeof(uintptr_t)) {
       uintptr_t word;
       std::memcpy(&word, data + i, sizeof word);
-      for (bool end : {false, true})  // one behind the last element is the next buffer's first elsewhere
-        if (word && moved(word, back, end)) {
-          std::memcpy(data + i, &word, sizeof word);
-          break;
-        }
+      auto after = moves.upper_bound(word);
+      if (after == moves.begin()) continue;
+      auto& [begin, move] = *std::prev(after);
+      if (word - begin > move.size) continue;  // one behind the last element is its own, if no other's
+      word = move.to + (word - begin) * move.times / move.divided;
+      std::memcpy(data + i, &word, sizeof word);
     }
-  }
-  bool moved(uintptr_t& word, bool back, bool end) {
-    for (auto& [index, p] : places_) {
-      if (!at_.count(index)) continue;
-      uintptr_t from = back ? at_[index] : p.begin, to = back ? p.begin : at_[index];
-      size_t size = back ? p.size * p.factor : p.size, offset = word - from;
-      if (end ? offset != size : offset >= size) continue;
-      word = to + (back ? offset / p.factor : offset * p.factor);
-      return true;
-    }
-    return false;
   }
 
   // "blocks LAUNCH B B B": this launch (-1: every one) runs these blocks only.

@@ -45,7 +45,7 @@ class Ground:
         self.driver = driver
         self.memory = memory
         self.regions: dict[int, Region] = allocate(memory, buffers, guards=True)
-        self.buffers = moved(buffers, self.regions)
+        self.buffers = moved(memory, buffers, self.regions)
         size = L2_TIMES * driver.facts.l2_bytes
         self._flush = memory.take("L2 flush", size, guards=False) if size else None
         self._fill_byte = 0

@@ -71,6 +71,7 @@ class Memory:
         self._shift = shift_bytes
         self._bases: list[int] = []
         self._guarded: list[Region] = []
+        self._files: dict[tuple[object, ...], int] = {}
         self.size_bytes = 0
         """Of everything that is allocated."""
         self.without_copy: list[str] = []
@@ -91,6 +92,9 @@ class Memory:
         """Free everything. After a failure what cannot be freed is the ended context's."""
         bases, self._bases = self._bases[::-1], []
         self._guarded.clear()
+        files, self._files = self._files, {}
+        for descriptor in files.values():
+            os.close(descriptor)
         self.size_bytes = 0
         for base in bases:
             with contextlib.suppress(*((DriverError,) if failed else ())):
@@ -110,6 +114,18 @@ class Memory:
             self._driver.write(region.address + size_bytes, GUARD)
             self._guarded.append(region)
         return region
+
+    def file_for(self, file: Path, addresses: tuple[int, ...], made: Callable[[], bytes]) -> str:
+        """A file in memory that holds what is made of this one for these addresses, until all is
+        given back."""
+        seen = file.stat()
+        key = (seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, addresses)
+        if key not in self._files:
+            content = made()
+            self._files[key] = descriptor = os.memfd_create("moved")
+            with open(descriptor, "wb", closefd=False) as written:
+                written.write(content)
+        return f"/proc/self/fd/{self._files[key]}"
 
     def fill_in(self, address: int, size_bytes: int, content: Content) -> None:
         """Let the content stand there, from the host."""

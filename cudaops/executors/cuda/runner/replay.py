@@ -109,9 +109,9 @@ def staged(
     """Load a side and its buffers; give everything back afterwards, if the context still lives."""
     with loaded_side(driver, side) as loaded, Memory(driver) as memory:
         regions = allocate(memory, buffers, guards=guards)
-        stage = Stage(memory, loaded, regions, moved(buffers, regions))
+        stage = Stage(memory, loaded, regions, moved(memory, buffers, regions))
         fill_buffers(stage, stage.given)
-        move_variables(loaded, buffers, regions)
+        move_variables(memory, loaded, buffers, regions)
         loaded.prepare(memory, stage.buffers, guards=guards)
         loaded.set_globals(memory)
         driver.synchronize()
@@ -126,39 +126,39 @@ def allocate(memory: Memory, buffers: Sequence[Buffer], *, guards: bool) -> dict
     }
 
 
-def moved(buffers: Sequence[Buffer], regions: Mapping[int, Region]) -> tuple[Buffer, ...]:
+def moved(
+    memory: Memory, buffers: Sequence[Buffer], regions: Mapping[int, Region]
+) -> tuple[Buffer, ...]:
     """The same buffers, with files in which addresses are those of this device."""
     return tuple(
-        b.model_copy(update={"file": _moved_file(b.file, buffers, regions)})
+        b.model_copy(update={"file": _moved_file(memory, b.file, buffers, regions)})
         if b.holds_pointers and b.file is not None
         else b
         for b in buffers
     )
 
 
-_moved_files: dict[tuple[object, ...], int] = {}
-"""Descriptors of files in memory, by what they are made of; copies are held against them for as
-long as the process lives."""
-
-
-def _moved_file(file: str, buffers: Sequence[Buffer], regions: Mapping[int, Region]) -> str:
-    key = (file, *(regions[b.index].address for b in buffers))
-    if key not in _moved_files:
+def _moved_file(
+    memory: Memory, file: str, buffers: Sequence[Buffer], regions: Mapping[int, Region]
+) -> str:
+    def made() -> bytes:
         content = np.fromfile(file, dtype=np.uint8)
         _move(content, buffers, regions, back=False)
-        _moved_files[key] = descriptor = os.memfd_create("moved")
-        with open(descriptor, "wb", closefd=False) as made:
-            made.write(content.data)
-    return f"/proc/self/fd/{_moved_files[key]}"
+        return content.tobytes()
+
+    return memory.file_for(Path(file), tuple(regions[b.index].address for b in buffers), made)
 
 
 def move_variables(
-    loaded: LoadedSide, buffers: Sequence[Buffer], regions: Mapping[int, Region]
+    memory: Memory,
+    loaded: LoadedSide,
+    buffers: Sequence[Buffer],
+    regions: Mapping[int, Region],
 ) -> None:
     """Let a side's variables hold addresses as they are on this device."""
     if any(b.address is not None for b in buffers):
         loaded.globals = tuple(
-            g.model_copy(update={"file": _moved_file(g.file, buffers, regions)})
+            g.model_copy(update={"file": _moved_file(memory, g.file, buffers, regions)})
             for g in loaded.side.globals
         )
 
@@ -176,21 +176,19 @@ def _move(
     """Change each aligned word of 8 bytes that is an address in one of the buffers, or right behind
     one and in no other."""
     words = content[: content.size // 8 * 8].view(np.uint64)
-    old = words.copy()
-    done = np.zeros(words.shape, dtype=bool)
-    for behind in (False, True):
-        for b in buffers:
-            if b.address is None:
-                continue
-            here, there, factor = b.address, regions[b.index].address, b.widened_by
-            size = b.size_bytes // factor
-            if back:
-                here, there, size = there, here, b.size_bytes
-            offset = old - np.uint64(here)  # of a lower address: beyond every size
-            own = (offset == size if behind else offset < size) & ~done
-            far = offset[own] // np.uint64(factor) if back else offset[own] * np.uint64(factor)
-            words[own] = np.uint64(there) + far
-            done |= own
+    known = [
+        (*ends[:: -1 if back else 1], b.size_bytes // (1 if back else b.widened_by), b.widened_by)
+        for b in buffers
+        if b.address is not None
+        for ends in ((b.address, regions[b.index].address),)
+    ]
+    here, there, size, factor = np.array(sorted(known), dtype=np.uint64).reshape(-1, 4).T
+    at = np.searchsorted(here, words, side="right") - 1  # the last that begins there or before
+    own = at >= 0
+    at = at[own]
+    offset = words[own] - here[at]
+    far = offset // factor[at] if back else offset * factor[at]
+    words[own] = np.where(offset <= size[at], there[at] + far, words[own])
 
 
 def content_of(buffer: Buffer) -> Content:
@@ -275,7 +273,7 @@ def run_series(driver: Driver, task: SeriesTask) -> RunReply:
                     memory = places.enter_context(Memory(driver, launch.shift_bytes))
                     stage = _placed(memory, loaded, launch)
                     standing = launch.shift_bytes
-                given = moved(launch.buffers, stage.buffers)
+                given = moved(stage.memory, launch.buffers, stage.buffers)
                 _fill(stage, launch, given)
                 driver.synchronize()
                 times += [timed(driver, stage, n) for n in range(len(task.side.launches))]
@@ -296,7 +294,7 @@ def _numbered(number: int, count: int) -> Iterator[None]:
 def _placed(memory: Memory, loaded: LoadedSide, launch: SeriesLaunch) -> Stage:
     """Memory for buffers and scratch, and every parameter that points into it."""
     buffers: dict[int, Region] = allocate(memory, launch.buffers, guards=True)
-    move_variables(loaded, launch.buffers, buffers)
+    move_variables(memory, loaded, launch.buffers, buffers)
     loaded.prepare(memory, buffers, guards=True)
     return Stage(memory, loaded, buffers)
 

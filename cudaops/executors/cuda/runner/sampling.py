@@ -87,14 +87,14 @@ class Bench:
         self._ranking = ranking
         regions, buffers = ground.regions, ground.buffers
         for loaded in sides:
-            move_variables(loaded, ground.buffers, regions)
+            move_variables(memory, loaded, ground.buffers, regions)
             loaded.prepare(memory, regions, guards=True)
         self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
         ground.hold()
         self._read_only, self._written = ground.read_only, ground.written
         captured = [r for r in (*self._read_only, *self._written) if r.is_given]
         known = {b.index: b for b in buffers}
-        others = (moved(one, regions) for one in alternatives)
+        others = (moved(memory, one, regions) for one in alternatives)
         self._sets = [captured, *(_given(driver, memory, one, regions, known) for one in others)]
         self.written = {b.index: regions[b.index] for b in buffers if not b.read_only}
         """What launches may write: by allocation."""

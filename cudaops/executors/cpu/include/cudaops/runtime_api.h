@@ -324,25 +324,28 @@ typedef struct cudaLaunchConfig_st {
 } cudaLaunchConfig_t;
 
 namespace cudaops {
-// cudaLaunchKernel, by the kernel's address.
+// A launch by the kernel's address. `make`: the launch, of the kernel's name.
+template <class Make>
+cudaError_t start_packed(const void* function, void** arguments, Make make) {
+  const NamedKernel* kernel = NamedKernel::find(function);
+  if (!kernel) return cudaErrorInvalidDeviceFunction;
+  Launch made = make(kernel->name);
+  kernel->start(&made, kernel->address, arguments);
+  return cudaPeekAtLastError();
+}
+// cudaLaunchKernel.
 template <class T>
 cudaError_t launch_packed(int site, T* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
                           cudaStream_t = nullptr) {
-  const NamedKernel* kernel = NamedKernel::find((const void*)function);
-  if (!kernel) return cudaErrorInvalidDeviceFunction;
-  Launch made = launch(site, kernel->name, grid, block, shared_bytes);
-  kernel->start(&made, kernel->address, arguments);
-  return cudaPeekAtLastError();
+  return start_packed((const void*)function, arguments,
+                      [&](const char* kernel) { return launch(site, kernel, grid, block, shared_bytes); });
 }
 // cudaLaunchCooperativeKernel.
 template <class T>
 cudaError_t launch_packed_together(int site, T* function, dim3 grid, dim3 block, void** arguments,
                                    size_t shared_bytes = 0, cudaStream_t = nullptr) {
-  const NamedKernel* kernel = NamedKernel::find((const void*)function);
-  if (!kernel) return cudaErrorInvalidDeviceFunction;
-  Launch made = launch(site, kernel->name, grid, block, shared_bytes).together();
-  kernel->start(&made, kernel->address, arguments);
-  return cudaPeekAtLastError();
+  return start_packed((const void*)function, arguments,
+                      [&](const char* kernel) { return launch(site, kernel, grid, block, shared_bytes).together(); });
 }
 inline Launch configured(int site, const char* kernel, const cudaLaunchConfig_t& config) {
   Launch made = launch(site, kernel, config.gridDim, config.blockDim, config.dynamicSmemBytes);
@@ -361,11 +364,8 @@ inline Launch configured(int site, const char* kernel, const cudaLaunchConfig_t&
 // cudaLaunchKernelExC.
 template <class T>
 cudaError_t launch_configured_packed(int site, const cudaLaunchConfig_t* config, T* function, void** arguments) {
-  const NamedKernel* kernel = NamedKernel::find((const void*)function);
-  if (!kernel) return cudaErrorInvalidDeviceFunction;
-  Launch made = configured(site, kernel->name, *config);
-  kernel->start(&made, kernel->address, arguments);
-  return cudaPeekAtLastError();
+  return start_packed((const void*)function, arguments,
+                      [&](const char* kernel) { return configured(site, kernel, *config); });
 }
 // cudaLaunchKernelEx, with the kernel's name as it is written.
 template <class... P, class... A>

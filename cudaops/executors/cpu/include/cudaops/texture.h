@@ -70,15 +70,17 @@ namespace cudaops {
 
 // An image as a kernel sees it, in device memory: its elements by their type, of which one pointer is set, so
 // that who reads the type knows what stands there.
-template <class Byte, class Short, class Word, class Float, class SignedByte, class SignedShort, class SignedWord>
+template <bool Writes>
 struct Texels {
-  Float* f32;
+  template <class T> using Of = std::conditional_t<Writes, T, const T>;
+  using Byte = Of<unsigned char>;
+  Of<float>* f32;
   Byte* u8;
-  SignedByte* i8;
-  Short *u16, *f16;
-  SignedShort* i16;
-  Word* u32;
-  SignedWord* i32;
+  Of<signed char>* i8;
+  Of<unsigned short>*u16, *f16;
+  Of<short>* i16;
+  Of<unsigned>* u32;
+  Of<int>* i32;
   unsigned width, height, depth;  // in elements; at least 1
   unsigned components, bytes;     // of an element
   size_t pitch;                   // bytes from row to row
@@ -96,14 +98,12 @@ struct Texels {
                                               : reinterpret_cast<Byte*>(u32);
   }
 };
-using ReadTexels = Texels<const unsigned char, const unsigned short, const unsigned, const float, const signed char,
-                          const short, const int>;
 struct Texture {
-  ReadTexels image;
+  Texels<false> image;
   int address[3], filter, reads_normalised, has_normalised_places;
   float border[4];
 };
-using Surface = Texels<unsigned char, unsigned short, unsigned, float, signed char, short, int>;
+using Surface = Texels<true>;
 
 template <class Image>
 void describe_texels(Image& image, void* data, const cudaChannelFormatDesc& desc, cudaExtent extent, size_t pitch) {

@@ -54,7 +54,7 @@ CUDAOPS_INLINE float weight(float place) { return floorf((place - floorf(place))
 
 template <class T>
 CUDAOPS_INLINE T fetch(const Texture& t, float x, float y, float z, int axes) {
-  const ReadTexels& m = t.image;
+  const Texels<false>& m = t.image;
   if (t.has_normalised_places) {
     x *= (float)m.width;
     if (axes > 1) y *= (float)m.height;

@@ -135,26 +135,38 @@ inline Launch launch(int site, const char* kernel, dim3 grid, dim3 block, size_t
   return result;
 }
 
-// cudaLaunchKernel. A kernel that is not known by its address is launched unseen.
+// A launch by the kernel's address. `make`: the launch, of the kernel's name; `unseen`: what is called where
+// nothing is known by that address.
+template <class Make, class Unseen>
+cudaError_t start_packed(const void* function, void** arguments, Make make, Unseen unseen) {
+  const cudaops::NamedKernel* kernel = cudaops::NamedKernel::find(function);
+  if (!kernel) return unseen();
+  Launch made = make(kernel->name);
+  kernel->start(&made, kernel->address, arguments);
+  return cudaPeekAtLastError();
+}
+// cudaLaunchKernel.
 template <class T>
 cudaError_t launch_packed(int site, T* function, dim3 grid, dim3 block, void** arguments, size_t shared_bytes = 0,
                           cudaStream_t stream = nullptr) {
-  const cudaops::NamedKernel* kernel = cudaops::NamedKernel::find((const void*)function);
-  if (!kernel) return cudaLaunchKernel((const void*)function, grid, block, arguments, shared_bytes, stream);
-  Launch made = launch(site, kernel->name, grid, block, shared_bytes, stream);
-  kernel->start(&made, kernel->address, arguments);
-  return cudaPeekAtLastError();
+  auto* address = (const void*)function;
+  return start_packed(
+      address, arguments, [&](const char* kernel) { return launch(site, kernel, grid, block, shared_bytes, stream); },
+      [&] { return cudaLaunchKernel(address, grid, block, arguments, shared_bytes, stream); });
 }
 // cudaLaunchCooperativeKernel.
 template <class T>
 cudaError_t launch_packed_together(int site, T* function, dim3 grid, dim3 block, void** arguments,
                                    size_t shared_bytes = 0, cudaStream_t stream = nullptr) {
-  const cudaops::NamedKernel* kernel = cudaops::NamedKernel::find((const void*)function);
-  if (!kernel) return cudaLaunchCooperativeKernel((const void*)function, grid, block, arguments, shared_bytes, stream);
-  Launch made = launch(site, kernel->name, grid, block, shared_bytes, stream);
-  made.call.is_together = true;
-  kernel->start(&made, kernel->address, arguments);
-  return cudaPeekAtLastError();
+  auto* address = (const void*)function;
+  auto make = [&](const char* kernel) {
+    Launch made = launch(site, kernel, grid, block, shared_bytes, stream);
+    made.call.is_together = true;
+    return made;
+  };
+  return start_packed(address, arguments, make, [&] {
+    return cudaLaunchCooperativeKernel(address, grid, block, arguments, shared_bytes, stream);
+  });
 }
 // By a cudaLaunchConfig_t, which is a template's parameter here: older toolkits have none.
 template <class Config>
@@ -173,11 +185,10 @@ Launch configured(int site, const char* kernel, const Config& config) {
 // cudaLaunchKernelExC.
 template <class Config, class T>
 cudaError_t launch_configured_packed(int site, const Config* config, T* function, void** arguments) {
-  const cudaops::NamedKernel* kernel = cudaops::NamedKernel::find((const void*)function);
-  if (!kernel) return cudaLaunchKernelExC(config, (const void*)function, arguments);
-  Launch made = configured(site, kernel->name, *config);
-  kernel->start(&made, kernel->address, arguments);
-  return cudaPeekAtLastError();
+  auto* address = (const void*)function;
+  return start_packed(
+      address, arguments, [&](const char* kernel) { return configured(site, kernel, *config); },
+      [&] { return cudaLaunchKernelExC(config, address, arguments); });
 }
 // cudaLaunchKernelEx, with the kernel's name as it is written.
 template <class Config, class... P, class... A>
