@@ -22,7 +22,7 @@ constexpr unsigned short narrow_nan = 0x7fff;  // of both formats, whatever NaN 
 
 // Without a branch, as all that is done to every result: a loop of straight code stays one.
 CUDAOPS_NARROW_FN unsigned short or_narrow_nan(unsigned bits, unsigned is_nan) {
-  return (unsigned short)((bits | 0u - is_nan) & 0xffffu >> is_nan);
+  return (unsigned short)((bits | (0u - is_nan)) & (0xffffu >> is_nan));
 }
 
 struct Binary16 {
