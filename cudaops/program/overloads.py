@@ -9,11 +9,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from cudaops.domain.program import Kernel
-from cudaops.program.lexing import byte_text, closing, lex, one_line, plain_text, split_commas
+from cudaops.program.launches import Launch
+from cudaops.program.lexing import (
+    Edit,
+    byte_text,
+    closing,
+    lex,
+    one_line,
+    plain_text,
+    split_commas,
+)
 from cudaops.program.outline import Item, Outline, outline
 from cudaops.program.signature import read_parameters
 
@@ -69,6 +78,40 @@ def _signature(facts: Outline, item: Item) -> Signature:
     return Signature(
         inside(item.parameters), None if item.template is None else inside(item.template)
     )
+
+
+def left_out(outlines: Iterable[Outline], launch: Launch) -> list[Edit]:
+    """Puts the defaults of parameters that a launch leaves out behind its arguments: a pointer to a
+    function does not know them. None where a kernel of that name takes exactly these arguments,
+    several could be meant, or the launch stands in a macro."""
+    given, found = len(launch.arguments), set[tuple[str, ...]]()
+    for facts in outlines:
+        for item in facts.items:
+            if (
+                item.name != launch.name
+                or item.parameters is None
+                or "__global__" not in item.spaces
+            ):
+                continue
+            defaults = defaults_of(parameters_of(facts, item))
+            if len(defaults) == given:
+                return []
+            if len(defaults) > given and all(defaults[given:]):
+                found.add(defaults[given:])
+    if len(found) != 1 or launch.directive is not None:
+        return []
+    text = "".join(f"{', ' * (n > 0)}{text}" for n, text in enumerate(found.pop(), given))
+    return [Edit(launch.end - 1, launch.end - 1, text)]
+
+
+def defaults_of(parameters: str) -> tuple[str, ...]:
+    """What stands behind `=` of each parameter, empty where nothing does."""
+    lexed = lex(byte_text(parameters))
+    found = []
+    for part in split_commas(lexed.tokens, angles=True):
+        behind = next((t.end for t in part if t.text == "="), part[-1].end)
+        found.append(lexed.text[behind : part[-1].end].strip())
+    return tuple(found)
 
 
 def told_apart(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:

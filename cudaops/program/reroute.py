@@ -38,7 +38,7 @@ from cudaops.program.lexing import (
     split_commas,
 )
 from cudaops.program.outline import Item, Outline, outline, space_aliases
-from cudaops.program.overloads import Probes
+from cudaops.program.overloads import Probes, left_out
 
 __all__ = ["Dialect", "candidate_text", "deduce_instance", "device_view_files", "rerouted_files"]
 
@@ -140,6 +140,7 @@ class _Rewriter:
                     edits += self._packed(site, launch, lexed)
                     continue
                 edits += self._rerouted(site, launch, lexed)
+                edits += left_out(self.outlines.values(), launch)
         return edits
 
     def _packed(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:

@@ -30,7 +30,7 @@ from cudaops.program.lexing import (
 )
 from cudaops.program.macros import launches_written_out
 from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
-from cudaops.program.overloads import parameters_of, signature_of
+from cudaops.program.overloads import defaults_of, left_out, parameters_of, signature_of
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite
 from cudaops.program.wrapper import (
@@ -81,7 +81,7 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
             edit
             for site, launch in place.replaced
             if site.file == path
-            for edit in _calls(facts, site, launch, target, place)
+            for edit in _calls(program, site, launch, target, place)
         ]
         edits += [_declaration(facts, item, target) for item in place.declared.get(path, ())]
         if path == place.file:
@@ -510,12 +510,17 @@ def _missing_includes(program: Program, rewrite: Rewrite) -> str:
 
 
 def _calls(
-    facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place
+    program: Program, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place
 ) -> list[Edit]:
-    """What stands for `kernel<<<...>>>(`: where directives choose the geometry, around them."""
+    """What stands for `kernel<<<...>>>(`: where directives choose the geometry, around them; and
+    for arguments that are left out, if only a declaration of the kernel says their defaults."""
+    facts = _facts(program, site.file)
+    behind = []
+    if not all(defaults_of(signature_of(kernel).parameters)[len(launch.arguments) :]):
+        behind = left_out([_facts(program, f.path) for f in program.files], launch)
     if launch.between is None:
         text = _call(facts, site, launch, kernel, place)
-        return [Edit(site.start_byte, launch.open_paren + 1, text)]
+        return [Edit(site.start_byte, launch.open_paren + 1, text), *behind]
     if place.through_pointers:
         raise InputError(
             f"{site.file}:{site.line}: directives stand between <<< and >>> of a launch through a "
@@ -529,6 +534,7 @@ def _calls(
     return [
         Edit(site.start_byte, launch.between.start, begin),
         Edit(launch.between.end, launch.open_paren, ")"),
+        *behind,
     ]
 
 
