@@ -172,6 +172,11 @@ class Compilation(Record):
         """For linking, and for host code."""
         return (*self.link, *(f"-Xcompiler={flag}" for flag in self.host))
 
+    @property
+    def relocatable_words(self) -> tuple[str, ...]:
+        """What lets kernels launch kernels, where the author says so."""
+        return tuple(word for word in self.link if word == "-rdc=true")
+
 
 PLAIN = Compilation()
 """`nvcc FILE`."""

@@ -316,7 +316,8 @@ def _ptx(unit: Unit, sm_arch: str, cache: Path) -> _Ptx:
     compiler = f"nvcc {nvcc_version(nvcc)}"
     arch = target_arch(unit_texts(unit), sm_arch)
     source = unit_source(unit)
-    options = nvcc_words(unit.program.code_options)
+    program = unit.program
+    options = (*nvcc_words(program.code_options), *program.compilation.relocatable_words)
     flags = (*CODE_FLAGS, *options, f"-arch={arch}", "-ptx")
     entry = entry_of(cache, "ptx", FORMAT, compiler, flags, sorted(source.files.items()))
 

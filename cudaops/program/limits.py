@@ -62,7 +62,8 @@ def _of_file(path: str, facts: Outline) -> Iterator[str]:
     for launch in find_launches(facts.lexed):
         holder = facts.item_at(launch.start)
         if holder is not None and holder.spaces & {"__global__", "__device__"}:
-            yield f"{path}:{line_of(text, launch.start)}: a launch from the device: not captured"
+            place = f"{path}:{line_of(text, launch.start)}"
+            yield f"{place}: a launch from the device: its kernel's time is modelled without it"
     for directive in facts.lexed.directives:
         words = [t.text for t in facts.lexed.tokens[directive.first : directive.last]]
         if directive.keyword == "define" and "__global__" in words and "{" in words:

@@ -135,13 +135,29 @@ class _Rewriter:
         edits = []
         for launch in find_launches(lexed):
             site = self.sites.get((path, launch.start))
+            if site is not None and launch.packed:
+                edits += self._packed(site, launch, lexed)
+                continue
             if site is not None:
-                if launch.packed:
-                    edits += self._packed(site, launch, lexed)
-                    continue
                 edits += self._rerouted(site, launch, lexed)
-                edits += left_out(self.outlines.values(), launch)
+            elif self.dialect == "gcc" and not launch.packed:
+                edits += self._by_a_kernel(launch, lexed)
+            edits += left_out(self.outlines.values(), launch)
         return edits
+
+    def _by_a_kernel(self, launch: Launch, lexed: Lexed) -> list[Edit]:
+        """A launch in device code, which nothing records: it is a part of its kernel's."""
+        parts = ", ".join(one_line(lexed, p.start, p.end) for p in launch.geometry)
+        callee = one_line(lexed, *launch.callee)
+        kernel = self._kernel(launch.name)
+        plain = kernel is not None and not kernel.template_parameters
+        if plain and self.overloads[launch.name] == 1:
+            started = f".of({callee})"
+        else:
+            started = f".deduced([](auto... cudaops_a) {{ {callee}(cudaops_a...); }})"
+        lines = "\n" * lexed.text.count("\n", launch.start, launch.open_paren)
+        text = f'{self.shim}::launch(-1, "{launch.name}", {parts}){started}'
+        return [Edit(launch.start, launch.open_paren, text + lines)]
 
     def _packed(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
         """The call by another name, and by its site. A GPU's graph is its runtime's."""

@@ -1,4 +1,5 @@
-// not yet: a launch in a kernel
+// not yet on cuda: units are not linked with the device runtime
+// nvcc: -rdc=true
 #include <cstdio>
 #include <cstdlib>
 #include <vector>

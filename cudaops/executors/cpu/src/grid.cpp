@@ -9,6 +9,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -205,9 +206,36 @@ static cudaError_t refusal(const Call& call, const char** why) {
 
 bool launches_must_be_valid = false;  // a unit: a refused launch is its result
 
+// Launches by kernels, which begin after the grid that makes them: nothing in it may wait for them.
+struct Child {
+  Call call;
+  void* closure;
+};
+static std::deque<Child> children;
+static std::mutex children_lock;
+static bool is_running_children = false;
+
+static void run_children() {
+  is_running_children = true;
+  for (; !children.empty(); children.pop_front()) {
+    Child child = children.front();  // by its own copies: it may launch more
+    child.call.submit_copy(child.closure, child.call);
+  }
+  is_running_children = false;
+}
+
 void submit(const Call& call) {
-  if (worker && worker->in_kernel)
-    stop("crash", nullptr, "kernel %s is launched by a kernel, which is not supported", call.kernel);
+  if (worker && worker->in_kernel) {
+    std::lock_guard<std::mutex> hold(children_lock);
+    // Who asks for some blocks asks what those do themselves.
+    if (!only_selected_blocks) children.push_back(Child{call, call.copy(call.closure)});
+    return;
+  }
+  if (is_running_children) {
+    const char* why = nullptr;
+    if (refusal(call, &why) == cudaSuccess) run_grid(call, 0);
+    return;
+  }
   if (keeps(call)) return;
   std::lock_guard<std::mutex> hold(launch_lock);
   const char* why = nullptr;
@@ -227,6 +255,7 @@ void submit(const Call& call) {
   recorder->before(call);
   double start = now();
   unsigned long long ran = run_grid(call, recorder->deadline(call));
+  run_children();
   double seconds = now() - start;
   check_guards(&call);
   recorder->after(call, seconds, (double)ran / ((double)call.grid.x * call.grid.y * call.grid.z));
