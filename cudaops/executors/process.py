@@ -274,3 +274,9 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     for pipe in (child.stdout, child.stderr):
         if pipe is not None:
             pipe.close()
+
+
+def last_words(printed: str) -> str:
+    """The last line with a word in it, at most 200 characters of it; empty where there is none."""
+    lines = [line for line in printed.splitlines() if any(map(str.isalnum, line))]
+    return lines[-1].strip()[:200] if lines else ""

@@ -18,7 +18,6 @@ from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError
 from cudaops.executors.arrays import UNIT_ROUNDOFF, sample, stored
-from cudaops.executors.capture.program import last_words
 from cudaops.executors.cuda.toolchain import (
     nvcc_command,
     nvcc_for,
@@ -26,7 +25,7 @@ from cudaops.executors.cuda.toolchain import (
     words_of_author,
 )
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.process import Finished, run_bounded
+from cudaops.executors.process import Finished, last_words, run_bounded
 from cudaops.sandbox.captures import CapturedRun
 from cudaops.sandbox.printed import AuthorsOutput, compare_printed
 from cudaops.sandbox.workbench import Workbench

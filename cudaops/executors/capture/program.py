@@ -37,7 +37,7 @@ from cudaops.executors.capture.report import (
 from cudaops.executors.capture.workloads import Source, WorkloadReader
 from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
 from cudaops.executors.isolation.view import hint_for
-from cudaops.executors.process import Finished
+from cudaops.executors.process import Finished, last_words
 from cudaops.executors.untrusted_files import UntrustedFileError, remove
 from cudaops.program.splice import can_be_replaced
 from cudaops.storage import raise_for_space
@@ -330,12 +330,6 @@ def exit_fault(done: Finished, expected: int) -> Misbehaved | None:
         tail += f"; if that is how it ends well: --exit-code {done.exit_code}"
     message = f"the program exits with code {done.exit_code}{tail}"
     return Misbehaved(what="exit_code", message=message, log=done.stderr[-4096:])
-
-
-def last_words(printed: str) -> str:
-    """The last line that is not blank, at most 200 characters of it; empty where there is none."""
-    lines = [line for line in printed.splitlines() if line.strip()]
-    return lines[-1].strip()[:200] if lines else ""
 
 
 def program_ran(done: Finished) -> ProgramRan:

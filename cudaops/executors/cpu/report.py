@@ -21,7 +21,7 @@ from cudaops.domain.execution import (
 )
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.process import Finished, run_bounded
+from cudaops.executors.process import Finished, last_words, run_bounded
 from cudaops.executors.untrusted_files import UntrustedFileError, open_untrusted
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
@@ -179,7 +179,7 @@ def find_fault(
         place = locate(executable, [at], names.author_files).get(at)
         text = f"{kernel}: " * bool(kernel) + names.spell(message[:MOST_MESSAGE], kernel)
         if not kernel and kind == "crash":
-            text += _last_words(log)
+            text += _said(log)
         return _misbehaved(kind, text, place, log)
     if done.timed_out:
         text = f"did not end within {timeout_s:g} s and was stopped"
@@ -192,15 +192,14 @@ def find_fault(
             "output_flood", "wrote more output than is kept and was stopped", None, log
         )
     if done.exit_code < 0:
-        text = f"was ended by signal {-done.exit_code}{_last_words(log)}"
+        text = f"was ended by signal {-done.exit_code}{_said(log)}"
         return _misbehaved("crash", text, None, log)
     return report.problem
 
 
-def _last_words(log: str) -> str:
-    """What a program said before it crashed."""
-    said = log.strip().splitlines()
-    return f" ({said[-1].strip()[:200]})" if said else ""
+def _said(log: str) -> str:
+    said = last_words(log)
+    return f" ({said})" if said else ""
 
 
 def find_warnings(report: Report, executable: Path, names: Names) -> tuple[Misbehaved, ...]:
