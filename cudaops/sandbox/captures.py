@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
+from cudaops.cuda.devices import device as device_named
 from cudaops.cuda.nvcc_line import LIBRARY
 from cudaops.domain.base import Record
 from cudaops.domain.execution import (
@@ -23,11 +24,14 @@ from cudaops.domain.execution import (
 from cudaops.domain.options import MOST_RUNS, ProgramRun, WarmUps
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
-from cudaops.errors import InputError
+from cudaops.errors import InputError, PrerequisiteError
 from cudaops.executors.base import Executor
 from cudaops.executors.capture.program import launched_here
+from cudaops.executors.cpu.build import program_source
+from cudaops.executors.cuda.build import refused_by_nvcc
 from cudaops.executors.untrusted_files import remove
 from cudaops.sandbox.rivals import dearest_by_model
+from cudaops.storage import write_texts
 
 LEAST_SIZE = 16
 """A whole number among a program's arguments that is not below may be a size. Chosen: counts of
@@ -226,8 +230,7 @@ class ProgramCapture:
         except InputError as error:
             raise error if alone else InputError(f"{_shown(run)}: {error}") from error
         if isinstance(outcome, CompileFailed):
-            text = f"{outcome.placed}; the program must compile before it can be optimised"
-            raise InputError(text + _elsewhere(self.executor, self.program, outcome.message))
+            raise InputError(self._why_not_compiled(outcome))
         where = "" if alone else f"{_shown(run)}: "
         if isinstance(outcome, Misbehaved):
             hint = "; --timeout raises the limit" if outcome.what == "timeout" else ""
@@ -235,6 +238,26 @@ class ProgramCapture:
         if not outcome.workloads:
             raise InputError(f"{where}no launch of {outcome.kernel} could be captured")
         return outcome
+
+    def _why_not_compiled(self, failed: CompileFailed) -> str:
+        """Whose fault it is: nvcc knows what CUDA is."""
+        must = "; the program must compile before it can be optimised"
+        hint = _elsewhere(self.executor, self.program, failed.message)
+        if hint or self.program.build is not None or self.executor.name != "cpu":
+            return failed.placed + must + hint
+        major, minor = device_named(self.executor.device).compute_capability
+        try:
+            refused = refused_by_nvcc(self.program, f"sm_{major}{minor}")
+        except PrerequisiteError:
+            return failed.placed + must
+        if refused is not None:
+            return f"nvcc: {refused.placed}{must}"
+        kept = self.folder / "not-compiled"
+        write_texts(kept, {**program_source(self.program).files, "log.txt": failed.log})
+        return (
+            f"nvcc takes this program, and g++ refuses what cudaops makes of it for a processor "
+            f"({failed.placed}): a fault of cudaops; report it with {kept}, or use --executor cuda"
+        )
 
     def _odd(
         self, kernel: str, runs: tuple[ProgramRun, ...], notices: list[str]

@@ -57,10 +57,20 @@ from cudaops.executors.process import Finished, run_bounded
 from cudaops.executors.project.driver import DriverConfig
 from cudaops.executors.project.products import project_program
 from cudaops.executors.project.tree import Tools
+from cudaops.executors.untrusted_files import temporary_folder
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.lexing import byte_text, line_of
 from cudaops.program.outline import outline
-from cudaops.storage import TEMPORARY, Entry, Facts, Made, entry_of, make_once, raise_if_full
+from cudaops.storage import (
+    TEMPORARY,
+    Entry,
+    Facts,
+    Made,
+    entry_of,
+    make_once,
+    raise_if_full,
+    write_texts,
+)
 
 IMAGE = "unit.cubin"
 PROGRAM = "program"
@@ -378,6 +388,19 @@ def _refused(done: Finished, program: Program, unit: Unit | None, folder: Path) 
         text = f"nvcc did not finish within {COMPILE_TIMEOUT_S:g} s"
         return CompileFailed(message=text, log=done.stderr[:MAX_LOG])
     return read_nvcc_failure(done, program, unit, lambda s: demangled([s], folder)[s])
+
+
+def refused_by_nvcc(program: Program, sm_arch: str) -> CompileFailed | None:
+    """What nvcc says of a program of one file as its author has it; None where it takes it. Raises
+    PrerequisiteError where nvcc is missing or cannot work."""
+    nvcc = require_nvcc()
+    with temporary_folder("cudaops-nvcc-") as folder:
+        write_texts(folder, {file.path: file.text for file in program.files})
+        (folder / TEMPORARY).mkdir()
+        source, made = Path(program.main_path), folder / "program.o"
+        flags = nvcc_words(program.code_options)
+        done = _run([*nvcc_command(nvcc, source, made, sm_arch, flags), "-c"], folder)
+        return None if done.exit_code == 0 else _refused(done, program, None, folder)
 
 
 _ERROR = re.compile(
