@@ -54,7 +54,7 @@ _CODE_FLAGS = frozenset({
 """What decides about what a file's device code means and becomes, beside its target."""
 LIBRARY = (
     r"(?:cuda(?:rt|devrt|GL|_\w+_interop)|cu(?:blas|fft|rand|sparse|solver|pti|dnn|tensor)"
-    r"|nv|npp|nccl)\w*"
+    r"|nv|npp|nccl|nvidia-ml)\w*"
 )
 """Names of the toolkit's libraries, and of their headers without `.h`, as a regular expression."""
 _TARGET = frozenset({"arch", "code", "gencode"})

@@ -288,6 +288,15 @@ template <class T>
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, T, size_t = 0, int limit = 0) {
   return cudaops::suggest_block(grid, block, limit);
 }
+template <class T>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, T, size_t = 0, int limit = 0,
+                                                        unsigned = 0) {
+  return cudaops::suggest_block(grid, block, limit);
+}
+template <class SharedBytes, class T>
+cudaError_t cudaOccupancyMaxPotentialBlockSizeVariableSMem(int* grid, int* block, T, SharedBytes, int limit = 0) {
+  return cudaops::suggest_block(grid, block, limit);
+}
 
 typedef enum cudaLaunchAttributeID {
   cudaLaunchAttributeIgnore = 0, cudaLaunchAttributeAccessPolicyWindow = 1, cudaLaunchAttributeCooperative = 2,
