@@ -42,7 +42,7 @@ _MARK = b"_ZN7cudaops"
 _RECORDED = b"_ZN15cudaops_capture"
 """In the main file's where its launches go to the recorder."""
 _RUNTIME = frozenset({
-    "cudart", "cudart_static", "cudadevrt", "cuda", "nvToolsExt", "culibos", "cublas",
+    "cudart", "cudart_static", "cudadevrt", "cuda", "nvToolsExt", "nvidia-ml", "culibos", "cublas",
     "cublas_static", "curand", "curand_static",
 })  # fmt: skip
 """Libraries that our runtime stands for, and those whose host functions our headers have."""
