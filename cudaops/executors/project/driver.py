@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -47,6 +48,7 @@ _RUNTIME = frozenset({
 })  # fmt: skip
 """Libraries that our runtime stands for, and those whose host functions our headers have."""
 _GPU_LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "cudnn", "npp", "nvrtc")
+_OLD_STANDARD = re.compile(r"-std=(?:c|gnu)\+\+(?:98|03|0x|11|1y|14)")
 _COMPILES = frozenset({"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"})
 
 
@@ -121,13 +123,32 @@ def _host(config: DriverConfig, name: str, words: list[str]) -> int:
         return _done([name, *words])
     if _COMPILES & set(words):
         ours = [] if config.for_gpu else [f"-I{config.include}"]
-        return _done([name, *ours, *words])
+        return _done([name, *_new_enough(config, name, [*ours, *words])])
     if config.for_gpu:
         linked = _recorder(config, words, is_library="-shared" in words)
         return _done([name, *_for_host_linker(linked), *words])
     if not _holds(words, _MARK):
         return _done([name, *words])
     return _done([config.gxx, *_linked(config, words)])
+
+
+def _new_enough(config: DriverConfig, name: str, words: list[str]) -> list[str]:
+    """C++17, which our headers need, for a file that includes one of them by an older standard."""
+    if not any(_OLD_STANDARD.fullmatch(word) for word in words):
+        return words
+    left, kept = iter(words), list[str]()
+    for word in left:
+        if word in ("-o", "-MF", "-MT", "-MQ"):
+            next(left, None)
+        elif word not in _COMPILES | {"-MD", "-MMD", "-MP"}:
+            kept.append(word)
+    try:
+        asked = subprocess.run([name, *kept, "-M"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return words
+    if config.include not in asked.stdout:
+        return words
+    return [_OLD_STANDARD.sub("-std=gnu++17", word) for word in words]
 
 
 def _for_host_linker(words: Sequence[str]) -> Iterator[str]:
