@@ -47,6 +47,7 @@ class Operand(NamedTuple):
 
 _AMONG = ("are allowed", "are followed")
 _CARRY = "cudaops_ptx_carry"
+_OWN_CARRY = f"bool {_CARRY} = false;"
 _UNUSED = "cudaops_ptx_unused"
 
 
@@ -109,7 +110,9 @@ class PtxText:
         """What its lines need declared before them."""
         text = " ".join(self.lines)
         labels = [f"__label__ {', '.join(map(_label, self.labels))};"] if self.labels else []
-        flags = [f"bool {f} = false;" for f in (_CARRY, _UNUSED) if f in text]
+        flags = [f"bool {_UNUSED} = false;"] if _UNUSED in text else []
+        if _CARRY in text:  # an author's may go on from statement to statement
+            flags.append(f"auto& {_CARRY} = ::cudaops_carry;" if self.author else _OWN_CARRY)
         return (*labels, *flags, *self.sinks)
 
     def _split(self, text: str) -> Iterator[tuple[str, str]]:
@@ -269,7 +272,8 @@ class PtxText:
         """What writes the value of an expression to its registers, if to any."""
         names, beside = self._targets(one, guard)
         reads = self._sources(one, any_before=bool(names))
-        if "read" in one.carry.replace("both", "read") and _CARRY not in self.written:
+        goes_on = one.carry in ("reads", "both")
+        if goes_on and _CARRY not in self.written and not self.author:
             self.fail("reads a carry that no instruction of the statement sets")
         if one.carry in ("sets", "both"):
             self.written.add(_CARRY)

@@ -243,6 +243,8 @@ class ProgramCapture:
         """Whose fault it is: nvcc knows what CUDA is."""
         must = "; the program must compile before it can be optimised"
         hint = _elsewhere(self.executor, self.program, failed.message)
+        if _STATED.search(failed.message):
+            return failed.placed
         if hint or self.program.build is not None or self.executor.name != "cpu":
             return failed.placed + must + hint
         major, minor = device_named(self.executor.device).compute_capability
@@ -310,6 +312,10 @@ _OF_THE_TOOLKIT = re.compile(
     rf"(?:(?:thrust|cub|cutlass|cute|cuda|nv)/[\w/]+(?:\.\w+)?|{LIBRARY}\.h)"
 )
 _MISSING = re.compile(r"([\w/.-]+): No such file")
+
+
+_STATED = re.compile(r"on the cpu executor|use --executor cuda")
+"""In what our headers say of what a processor has no meaning for."""
 
 
 def _elsewhere(executor: Executor, program: Program, message: str) -> str:

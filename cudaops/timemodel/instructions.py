@@ -36,7 +36,9 @@ OWN_HEADERS = frozenset(
 )
 """Files of our header whose statements stand for one instruction of the GPU, or for none."""
 
-COORDINATES = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"})
+COORDINATES = frozenset({
+    "threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize", "cudaops_carry",
+})  # fmt: skip
 """Variables of ours that are registers or constants on a GPU."""
 
 BARRIERS = ("__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or")

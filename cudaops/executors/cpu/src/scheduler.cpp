@@ -13,6 +13,7 @@ __thread uint3 threadIdx CUDAOPS_TLS;
 __thread uint3 blockIdx CUDAOPS_TLS;
 __thread dim3 blockDim CUDAOPS_TLS;
 __thread dim3 gridDim CUDAOPS_TLS;
+__thread bool cudaops_carry CUDAOPS_TLS;
 extern "C" {
 __thread char cudaops_dynamic_shared[cudaops::dynamic_shared_room] __attribute__((aligned(1024)));
 }

@@ -12,6 +12,7 @@ extern __thread uint3 threadIdx CUDAOPS_TLS;
 extern __thread uint3 blockIdx CUDAOPS_TLS;
 extern __thread dim3 blockDim CUDAOPS_TLS;
 extern __thread dim3 gridDim CUDAOPS_TLS;
+extern __thread bool cudaops_carry CUDAOPS_TLS;  // CC.CF of PTX, from one statement to the next
 static constexpr int warpSize = 32;
 // One block of bytes a worker serves every `extern __shared__` array.
 extern "C" {

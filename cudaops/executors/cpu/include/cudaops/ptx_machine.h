@@ -28,7 +28,7 @@ CUDAOPS_FN u32 thread_of_block() { return (::threadIdx.z * ::blockDim.y + ::thre
 CUDAOPS_FN u32 block_of_grid() { return (::blockIdx.z * ::gridDim.y + ::blockIdx.y) * ::gridDim.x + ::blockIdx.x; }
 CUDAOPS_FN u32 warps() { return (::blockDim.x * ::blockDim.y * ::blockDim.z + 31) / 32; }
 
-// Carry chains: one flag, of the statement.
+// Carry chains: one flag.
 template <class U> CUDAOPS_FN U add_carry(U a, U b, bool in, bool& out) {
   U partial, sum;
   bool first = __builtin_add_overflow(a, b, &partial);
