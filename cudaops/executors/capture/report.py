@@ -261,6 +261,7 @@ class Launches:
     def __init__(self, program: Program, kernel: Kernel, report: Report) -> None:
         self._kernel = kernel
         self._variables = {v.qualified_name for v in program.global_variables}
+        self._is_of_build = program.build is not None
         self._lines: dict[str, dict[str, list[tuple[str, ...]]]] = {
             verb: defaultdict(list)
             for verb in ("arg", "field", "before", "after", "place", "gbefore", "gafter", "limit")
@@ -314,14 +315,17 @@ class Launches:
         )
 
     def variables(self, number: str) -> tuple[tuple[str, Stored], ...]:
-        """The program's own, by name. Raises Malformed."""
+        """The program's own, by name; those of a build's other files left out, where a header may
+        have put one of this name as well. Raises Malformed."""
         after = self._after("gafter", number)
         found = []
         for line in self._lines["gbefore"][number]:
             name, size, blob = _exactly("gbefore", line, 3)
-            if name not in self._variables:
+            if name not in self._variables and not self._is_of_build:
                 raise Malformed("a gbefore line names no variable of the program")
-            found.append((name, _stored("gbefore", size, blob, after.get(name))))
+            one = (name, _stored("gbefore", size, blob, after.get(name)))
+            if name in self._variables and not (self._is_of_build and one in found):
+                found.append(one)
         if len(found) > len(self._variables):
             raise Malformed("more gbefore lines than the program has variables")
         return tuple(sorted(found))
