@@ -42,8 +42,6 @@ class Operation(NamedTuple):
     """How many of the last operands may be left out; the one before them stands for them."""
     beside: bool = False
     """Whether a predicate may be written too: `d|p`, `{p}` in the expression."""
-    carry: Literal["", "sets", "reads", "both"] = ""
-    """What it does with the statement's carry, `{carry}` in the expression."""
     space: Literal["global", "shared"] = "global"
     """Of a load or store; addresses without a space are as those of global memory."""
     stands_as: str = ""

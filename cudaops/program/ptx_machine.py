@@ -264,7 +264,8 @@ def _matrix(p: _Parts) -> Operation | None:
     return Operation(None, ("[shared]", f"u32*{count}"), call)
 
 
-_CARRY = "cudaops_ptx_carry"
+_CARRY = "::cudaops_carry"
+"""CC.CF, which goes on from statement to statement."""
 
 
 def _carried(p: _Parts) -> Operation | None:
@@ -273,8 +274,8 @@ def _carried(p: _Parts) -> Operation | None:
         return None
     kind, part = p["type"], p["part"]
     word = unsigned(BITS[kind])
-    carry_in = "{carry}" if with_carry else "false"
-    out = "{carry}" if sets else "{unused}"
+    carry_in = _CARRY if with_carry else "false"
+    out = _CARRY if sets else "{unused}"
     how = "sub_borrow" if name == "sub" else "add_carry"
     if (name == "mad") != bool(part):
         return None
@@ -286,8 +287,7 @@ def _carried(p: _Parts) -> Operation | None:
         product = f"(::cudaops_ptx::{word}){_P}mul_hi({{0}}, {{1}})"
         values = f"{product if part == 'hi' else '{0} * {1}'}, {{2}}"
     expression = f"{_P}{how}<{_P}{word}>({values}, {carry_in}, {out})"
-    uses = "both" if with_carry and sets else "sets" if sets else "reads"
-    return Operation(word, reads, expression, carry=uses)  # type: ignore[arg-type]
+    return Operation(word, reads, expression)
 
 
 def _short(p: _Parts) -> Operation | None:

@@ -46,8 +46,6 @@ class Operand(NamedTuple):
 
 
 _AMONG = ("are allowed", "are followed")
-_CARRY = "cudaops_ptx_carry"
-_OWN_CARRY = f"bool {_CARRY} = false;"
 _UNUSED = "cudaops_ptx_unused"
 
 
@@ -111,8 +109,6 @@ class PtxText:
         text = " ".join(self.lines)
         labels = [f"__label__ {', '.join(map(_label, self.labels))};"] if self.labels else []
         flags = [f"bool {_UNUSED} = false;"] if _UNUSED in text else []
-        if _CARRY in text:  # an author's may go on from statement to statement
-            flags.append(f"auto& {_CARRY} = ::cudaops_carry;" if self.author else _OWN_CARRY)
         return (*labels, *flags, *self.sinks)
 
     def _split(self, text: str) -> Iterator[tuple[str, str]]:
@@ -272,12 +268,7 @@ class PtxText:
         """What writes the value of an expression to its registers, if to any."""
         names, beside = self._targets(one, guard)
         reads = self._sources(one, any_before=bool(names))
-        goes_on = one.carry in ("reads", "both")
-        if goes_on and _CARRY not in self.written and not self.author:
-            self.fail("reads a carry that no instruction of the statement sets")
-        if one.carry in ("sets", "both"):
-            self.written.add(_CARRY)
-        words = {"p": beside or _UNUSED, "carry": _CARRY, "unused": _UNUSED}
+        words = {"p": beside or _UNUSED, "unused": _UNUSED}
         value = one.expression.format(*reads, **words)
         if one.writes is None:
             self.lines.append(f"{guard}{{ {value}; }}")

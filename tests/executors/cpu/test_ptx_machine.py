@@ -29,7 +29,6 @@ MAIN = "int main() { k<<<1, 32>>>(nullptr); cudaDeviceSynchronize(); }\n"
 REFUSED = {
     "wgmma.fence.sync.aligned;": "`wgmma.fence.sync.aligned` is not among the instructions",
     "bar.sync 1, 64;": "a barrier other than 0",
-    "addc.u32 %0, %0, 1;": "a carry that no instruction of the statement sets",
     "mov.u32 %0, %%pm0;": "`%%pm0` is not among the registers",
     "{ bra OUT; }": "jumps to `OUT`",
 }
@@ -44,6 +43,26 @@ def test_every_instruction_computes_what_plain_cpp_does(executor: CpuExecutor) -
     outcome = executor.run_program(load_program(SOURCE), (), 60.0)
     assert isinstance(outcome, ProgramRan), outcome
     assert outcome.stdout == "wrong 0 | 8128 256 64 | no error\n"
+
+
+def test_a_carry_goes_on_to_the_next_statement(executor: CpuExecutor, tmp_path: Path) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text(
+        "#include <cstdio>\n"
+        '#define ADD(r, a, b) asm volatile("add.cc.u32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b))\n'
+        '#define ADDC(r, a, b) asm volatile("addc.u32 %0, %1, %2;" : "=r"(r) : "r"(a), "r"(b))\n'
+        "__global__ void k(unsigned* x) {\n  unsigned i = threadIdx.x, low, high;\n"
+        "  ADD(low, 0xfffffff0u, i);\n  ADDC(high, i, 0u);\n"
+        "  x[2 * i] = low; x[2 * i + 1] = high;\n"
+        "}\nint main() {\n  unsigned *x, h[64];\n  cudaMalloc(&x, sizeof h);\n"
+        "  k<<<1, 32>>>(x);\n  cudaMemcpy(h, x, sizeof h, cudaMemcpyDeviceToHost);\n"
+        "  int wrong = 0;\n  for (unsigned i = 0; i < 32; ++i)\n"
+        "    wrong += h[2 * i] != 0xfffffff0u + i || h[2 * i + 1] != i + (i >= 16);\n"
+        '  printf("wrong %d\\n", wrong);\n}\n'
+    )
+    outcome = executor.run_program(load_program(source), (), 60.0)
+    assert isinstance(outcome, ProgramRan), outcome
+    assert outcome.stdout == "wrong 0\n"
 
 
 @pytest.mark.nvcc
