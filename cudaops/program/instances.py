@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from cudaops.domain.program import Kernel
 from cudaops.domain.workload import Element
-from cudaops.program.lexing import byte_text, lex, plain_text, split_commas
+from cudaops.program.lexing import Token, byte_text, lex, plain_text, split_commas
 
 SPELLED: dict[Element, str] = {
     "f16": "__half", "bf16": "__nv_bfloat16", "f32": "float", "f64": "double",
@@ -43,6 +44,27 @@ def element_of(type_text: str) -> Element:
 
 _PACK_OR_NAME = re.compile(r"^(?:typename|class)\s*(\.\.\.)?\s*(\w+)\s*(?:=\s*(.+))?$", re.DOTALL)
 _VALUE = re.compile(r"^.*?(\w+)\s*(?:=\s*(.+))?$", re.DOTALL)
+
+
+_ANYWHERE = frozenset({
+    "bool", "char", "double", "float", "int", "long", "short", "signed", "unsigned", "true",
+    "false",
+})  # fmt: skip
+
+
+def plain_arguments(tokens: Sequence[Token], name: str) -> list[tuple[str, ...]]:
+    """The template arguments with which a text names something, of those that mean the same
+    anywhere: numbers and C++'s own types of one word. Each once, in order."""
+    found: dict[tuple[str, ...], None] = {}
+    for index, token in enumerate(tokens[:-1]):
+        if token.text != name or tokens[index + 1].text != "<":
+            continue
+        given = list(takewhile(lambda t: t.text != ">", tokens[index + 2 : index + 12]))
+        each = [t for t in given if t.text != ","]
+        plain = all(t.kind == "number" or t.text in _ANYWHERE for t in each)
+        if plain and len(given) == 2 * len(each) - 1:
+            found[tuple(t.text for t in each)] = None
+    return list(found)
 
 
 def deduce_instance(kernel: Kernel, elements: Sequence[Element | None]) -> str | None:

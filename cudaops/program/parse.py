@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from cudaops.domain.program import (
 )
 from cudaops.errors import InputError
 from cudaops.program.compilation import options_from, own_folders
+from cudaops.program.instances import plain_arguments
 from cudaops.program.launches import Launch, Part, find_launches, joined
 from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
@@ -31,10 +31,6 @@ from cudaops.program.outline import Item, Outline, kernel_declarations, outline,
 from cudaops.program.overloads import told_apart
 from cudaops.program.signature import read_parameters, read_template_parameters
 
-_CXX_TYPES = frozenset({
-    "bool", "char", "double", "float", "int", "long", "short", "signed", "unsigned", "true",
-    "false",
-})  # fmt: skip
 MAX_BYTES = 5_000_000
 """Largest program, all files together. Larger ones are generated or not programs at all."""
 
@@ -393,17 +389,8 @@ class _FileFacts:
         of those that mean the same anywhere: numbers and C++'s own types of one word."""
         if item.template is None:
             return [""]
-        found: dict[str, None] = {}
-        tokens = self.outline.tokens
-        for index, token in enumerate(tokens[:-1]):
-            if token.text != item.name or tokens[index + 1].text != "<":
-                continue
-            given = list(takewhile(lambda t: t.text != ">", tokens[index + 2 : index + 12]))
-            each = [t for t in given if t.text != ","]
-            plain = all(t.kind == "number" or t.text in _CXX_TYPES for t in each)
-            if plain and len(given) == 2 * len(each) - 1:
-                found[f"<{','.join(t.text for t in each)}>"] = None
-        return list(found)
+        named = plain_arguments(self.outline.tokens, item.name)
+        return [f"<{','.join(each)}>" for each in named]
 
     def _extents(self, item: Item, at: int) -> str:
         """`[4][16]` after the name."""

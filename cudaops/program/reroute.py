@@ -23,7 +23,7 @@ from cudaops.program.dialect import (
     without_shared_globals,
 )
 from cudaops.program.front_end import launched_instances
-from cudaops.program.instances import deduce_instance
+from cudaops.program.instances import deduce_instance, plain_arguments
 from cudaops.program.launches import PACKED, Launch, find_launches
 from cudaops.program.lexing import (
     Edit,
@@ -68,17 +68,28 @@ def device_view_files(program: Program, *, dialect: Dialect = "gcc") -> dict[str
 
 def kernel_registrations(program: Program) -> list[str]:
     """Lines behind the program, by which launches through a pointer are told by their kernel's
-    name; empty where every launch names its kernel. Instances of templates have none, and those of
-    overloaded kernels stand beside them (`Probes`)."""
+    name; empty where every launch names its kernel. Of templates those instances have one that the
+    program names by numbers and C++'s own types; those of overloaded kernels stand beside them
+    (`Probes`)."""
     names = Counter(k.name for k in program.kernels)
     plain = {k.plain_name for k in program.kernels}
     if all(site.kernel in plain for site in program.launches):
         return []
-    return [
-        f"CUDAOPS_KERNEL({json.dumps(k.name)}, ::{k.qualified_name});"
-        for k in program.kernels
-        if names[k.name] == 1 and not k.template_parameters and not k.is_overloaded
-    ]
+    tokens = [t for file in program.files for t in lex(byte_text(file.text)).tokens]
+    found = []
+    for k in program.kernels:
+        if names[k.name] > 1 or k.is_overloaded:
+            continue
+        given: list[tuple[str, ...]] = [()]
+        if k.template_parameters:
+            named = plain_arguments(tokens, k.plain_name)
+            given = [each for each in named if len(each) == len(k.template_parameters)]
+        for each in given:
+            instance = f"<{', '.join(each)}>" if each else ""
+            found.append(
+                f"CUDAOPS_KERNEL({json.dumps(k.name)}, (&::{k.qualified_name}{instance}));"
+            )
+    return found
 
 
 _DEDUCED: dict[Dialect, str] = {
