@@ -252,6 +252,8 @@ class ProgramCapture:
             refused = refused_by_nvcc(self.program, f"sm_{major}{minor}")
         except PrerequisiteError:
             return failed.placed + must
+        if refused is not None and _MISSING.search(refused.message):
+            return failed.placed + must  # a toolkit without a header that we have knows less
         if refused is not None:
             return f"nvcc: {refused.placed}{must}"
         kept = self.folder / "not-compiled"
