@@ -21,7 +21,6 @@ static Lasting<std::map<const void*, size_t>> kept_limits CUDAOPS_LASTING;
 static std::map<const void*, size_t>& dynamic_limits = kept_limits.value;
 static Lasting<std::map<uintptr_t, size_t>> kept_registered CUDAOPS_LASTING;
 static std::map<uintptr_t, size_t>& registered = kept_registered.value;
-static std::recursive_mutex memory_lock;
 // Launches that were skipped took this long, as far as the program's events can see.
 double skipped_seconds = 0;
 
@@ -77,7 +76,7 @@ static cudaError_t reserve(void** pointer, size_t bytes, Memory kind) {
   if (!pointer) return fail(cudaErrorInvalidValue);
   *pointer = nullptr;
   if (!bytes) return cudaSuccess;
-  std::lock_guard<std::recursive_mutex> hold(memory_lock);
+  std::lock_guard<std::recursive_mutex> hold(host_lock);
   Allocation* a = allocate(bytes, kind, -1);
   if (!a) return fail(cudaErrorMemoryAllocation);
   *pointer = (void*)a->begin;
@@ -86,7 +85,7 @@ static cudaError_t reserve(void** pointer, size_t bytes, Memory kind) {
 
 static cudaError_t drop(void* pointer) {
   if (!pointer) return cudaSuccess;
-  std::lock_guard<std::recursive_mutex> hold(memory_lock);
+  std::lock_guard<std::recursive_mutex> hold(host_lock);
   check_guards(nullptr);
   return release((uintptr_t)pointer) ? cudaSuccess : fail(cudaErrorInvalidValue);
 }
@@ -219,6 +218,7 @@ cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   return cudaSuccess;
 }
 cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
+  std::lock_guard<std::recursive_mutex> hold(host_lock);
   size_t used = 0;
   for (auto& a : allocations) used += a.size;
   *free_bytes = host_bytes_available();
@@ -232,6 +232,7 @@ cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation
 
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   if (!bytes) return cudaSuccess;
+  std::lock_guard<std::recursive_mutex> hold(host_lock);
   if (!to || !from || !fits(to, bytes) || !fits(from, bytes)) return fail(cudaErrorInvalidValue);
   cudaError_t error = check_direction(to, from, kind);
   if (error != cudaSuccess) return fail(error);
@@ -258,6 +259,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_
 }
 cudaError_t cudaMemset(void* p, int value, size_t bytes) {
   if (!bytes) return cudaSuccess;
+  std::lock_guard<std::recursive_mutex> hold(host_lock);
   if (!p || !fits(p, bytes)) return fail(cudaErrorInvalidValue);
   if (!allocation_around((uintptr_t)p) && !is_global(p)) return fail(cudaErrorInvalidValue);
   std::memset(p, value, bytes);
@@ -316,7 +318,7 @@ cudaError_t cudaMemset3DAsync(cudaPitchedPtr p, int value, cudaExtent extent, cu
 
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaDeviceReset() {
-  std::lock_guard<std::recursive_mutex> hold(memory_lock);
+  std::lock_guard<std::recursive_mutex> hold(host_lock);
   check_guards(nullptr);
   while (!allocations.empty()) release(allocations.back().begin);
   return cudaSuccess;

@@ -52,7 +52,7 @@ static Pool* pool = nullptr;
 // walk along their rows in step find in the cache what the other has read. Measured with a naive
 // 1024 x 1024 matrix product, 16 x 16 threads a block, on two cores: 2.2 s by single blocks, 1.4 by rows.
 static constexpr unsigned long long rows_each = 8;
-static std::mutex launch_lock;
+std::recursive_mutex host_lock;
 
 Worker* make_worker(int index) {
   auto* w = new Worker;
@@ -237,7 +237,7 @@ void submit(const Call& call) {
     return;
   }
   if (keeps(call)) return;
-  std::lock_guard<std::mutex> hold(launch_lock);
+  std::lock_guard<std::recursive_mutex> hold(host_lock);
   const char* why = nullptr;
   cudaError_t error = refusal(call, &why);
   if (error != cudaSuccess) {
@@ -262,7 +262,7 @@ void submit(const Call& call) {
 }
 
 void end_between_launches() {
-  std::lock_guard<std::mutex> hold(launch_lock);
+  std::lock_guard<std::recursive_mutex> hold(host_lock);
   recorder->end();
   _exit(0);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <functional>
+#include <mutex>
 #include <vector>
 
 #include "cudaops/context.h"
@@ -161,6 +162,8 @@ union Lasting {
 #define CUDAOPS_LASTING __attribute__((init_priority(102)))
 
 extern std::vector<Allocation>& allocations;
+// Held by a launch, and by whatever reads or changes the allocations beside one: host threads may do both.
+extern std::recursive_mutex host_lock;
 // Begins `shift` bytes, a multiple of 256, earlier than where it would end at inaccessible memory.
 Allocation* allocate(size_t size, Memory kind, int number, size_t shift = 0);
 bool release(uintptr_t begin);
