@@ -60,8 +60,7 @@ def _of_file(path: str, facts: Outline) -> Iterator[str]:
             seen.add(what)
             yield f"{path}:{line_of(text, token.start)}: {what}: not followed by capture"
     for launch in find_launches(facts.lexed):
-        holder = facts.item_at(launch.start)
-        if holder is not None and holder.spaces & {"__global__", "__device__"}:
+        if facts.is_in_device_code(launch.start):
             place = f"{path}:{line_of(text, launch.start)}"
             yield f"{place}: a launch from the device: its kernel's time is modelled without it"
     for directive in facts.lexed.directives:

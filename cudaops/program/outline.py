@@ -96,6 +96,11 @@ class Outline:
         item = self.items[at] if at >= 0 else None
         return item if item is not None and offset < item.end else None
 
+    def is_in_device_code(self, offset: int) -> bool:
+        """Whether a byte stands in what a GPU runs."""
+        item = self.item_at(offset)
+        return item is not None and bool(item.spaces & {"__global__", "__device__"})
+
     @cached_property
     def _starts(self) -> tuple[int, ...]:
         return tuple(i.start for i in self.items)

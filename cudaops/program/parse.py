@@ -401,9 +401,9 @@ class _FileFacts:
     def launches(self, first: int, kernels: set[str]) -> list[LaunchSite]:
         found: list[LaunchSite] = []
         for launch in find_launches(self.lexed):
-            holder = self.outline.item_at(launch.start)
-            if holder is not None and holder.spaces & {"__global__", "__device__"}:
+            if self.outline.is_in_device_code(launch.start):
                 continue
+            holder = self.outline.item_at(launch.start)
             found.append(self._site(first + len(found), launch, holder, kernels))
         return found
 

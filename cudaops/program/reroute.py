@@ -146,19 +146,19 @@ class _Rewriter:
         edits = []
         for launch in find_launches(lexed):
             site = self.sites.get((path, launch.start))
-            if site is not None and launch.packed:
-                edits += self._packed(site, launch, lexed)
+            if launch.packed:
+                edits += [] if site is None else self._packed(site, launch, lexed)
                 continue
             if site is not None:
                 edits += self._rerouted(site, launch, lexed)
-            elif self.dialect == "gcc" and not launch.packed:
-                edits += self._by_a_kernel(launch, lexed)
+            elif self.dialect == "gcc" and self.outlines[path].is_in_device_code(launch.start):
+                edits.append(self._by_a_kernel(launch, lexed))
             edits += left_out(self.outlines.values(), launch)
         return edits
 
-    def _by_a_kernel(self, launch: Launch, lexed: Lexed) -> list[Edit]:
+    def _by_a_kernel(self, launch: Launch, lexed: Lexed) -> Edit:
         """A launch in device code, which nothing records: it is a part of its kernel's."""
-        parts = ", ".join(one_line(lexed, p.start, p.end) for p in launch.geometry)
+        parts = _geometry(launch, lexed)
         callee = one_line(lexed, *launch.callee)
         kernel = self._kernel(launch.name)
         plain = kernel is not None and not kernel.template_parameters
@@ -166,9 +166,8 @@ class _Rewriter:
             started = f".of({callee})"
         else:
             started = f".deduced([](auto... cudaops_a) {{ {callee}(cudaops_a...); }})"
-        lines = "\n" * lexed.text.count("\n", launch.start, launch.open_paren)
         text = f'{self.shim}::launch(-1, "{launch.name}", {parts}){started}'
-        return [Edit(launch.start, launch.open_paren, text + lines)]
+        return _in_its_place(launch, lexed, text)
 
     def _packed(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
         """The call by another name, and by its site. A GPU's graph is its runtime's."""
@@ -204,8 +203,6 @@ class _Rewriter:
         return None
 
     def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
-        parts = [one_line(lexed, p.start, p.end) for p in launch.geometry]
-        parts[:2] = [f"dim3{p}" if p.startswith("{") else p for p in parts[:2]]
         callee = self._named(one_line(lexed, *launch.callee), site)
         known = site.kernel in self.overloads
         name = f"#{launch.name}" if launch.macro_parameter and not known else f'"{site.kernel}"'
@@ -232,10 +229,8 @@ class _Rewriter:
                 Edit(launch.start, first, begin + before),
                 Edit(last, launch.open_paren, call + after),
             ]
-        call = f"{begin}{', '.join(parts)}{call}"
-        lines = lexed.text.count("\n", launch.start, launch.open_paren)
-        text = call + ("\n" if launch.directive is None else "\\\n") * lines
-        return [Edit(launch.start, launch.open_paren, text)]
+        text = f"{begin}{_geometry(launch, lexed)}{call}"
+        return [_in_its_place(launch, lexed, text)]
 
     def _clusters(self, site: LaunchSite) -> str:
         """What a processor is told of a kernel that has clusters; a GPU has it compiled in."""
@@ -289,6 +284,20 @@ class _Rewriter:
 
     def _kernel(self, name: str) -> Kernel | None:
         return next((k for k in self.program.kernels if k.plain_name == name), None)
+
+
+def _geometry(launch: Launch, lexed: Lexed) -> str:
+    """What stands between `<<<` and `>>>`, as arguments of a function."""
+    parts = [one_line(lexed, p.start, p.end) for p in launch.geometry]
+    parts[:2] = [f"dim3{p}" if p.startswith("{") else p for p in parts[:2]]
+    return ", ".join(parts)
+
+
+def _in_its_place(launch: Launch, lexed: Lexed, text: str) -> Edit:
+    """The text up to the arguments, every line where it was."""
+    lines = lexed.text.count("\n", launch.start, launch.open_paren)
+    text += ("\n" if launch.directive is None else "\\\n") * lines
+    return Edit(launch.start, launch.open_paren, text)
 
 
 def _goes(item: Item) -> bool:

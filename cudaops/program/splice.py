@@ -81,7 +81,7 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
             edit
             for site, launch in place.replaced
             if site.file == path
-            for edit in _calls(program, site, launch, target, place)
+            for edit in _calls(program, facts, site, launch, target, place)
         ]
         edits += [_declaration(facts, item, target) for item in place.declared.get(path, ())]
         if path == place.file:
@@ -510,11 +510,11 @@ def _missing_includes(program: Program, rewrite: Rewrite) -> str:
 
 
 def _calls(
-    program: Program, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place
-) -> list[Edit]:
+    program: Program, facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel,
+    place: _Place,
+) -> list[Edit]:  # fmt: skip
     """What stands for `kernel<<<...>>>(`: where directives choose the geometry, around them; and
     for arguments that are left out, if only a declaration of the kernel says their defaults."""
-    facts = _facts(program, site.file)
     behind = []
     if not all(defaults_of(signature_of(kernel).parameters)[len(launch.arguments) :]):
         behind = left_out([_facts(program, f.path) for f in program.files], launch)

@@ -49,10 +49,6 @@ LAMBDAS = {
 """What `cpp` calls, for the functions that use it; `cudaops_ok` is a variable of theirs."""
 
 
-_INTERNAL = "static inline "
-"""How functions begin that only their own file calls."""
-
-
 def wrapper_name(kernel: Kernel) -> str:
     """Name of the generated host function."""
     return f"cudaops_launch_{kernel.identifier}"
@@ -176,8 +172,8 @@ def wrapper_text(
     `together`: its author launches it so that its blocks may wait for each other; `is_exported`:
     other files call it, after `declaration_text`.
     """
-    text = _Wrapper(kernel, rewrite, guard, together).text(parameters, template)
-    return text.replace(_INTERNAL, "", 1) if is_exported else text
+    linkage = "" if is_exported else "static inline "
+    return _Wrapper(kernel, rewrite, guard, together).text(parameters, template, linkage)
 
 
 def declaration_text(kernel: Kernel, parameters: str) -> str:
@@ -413,11 +409,11 @@ class _Wrapper:
         self.scratch = frozenset(s.name.text for s in self.plan.scratch)
         self.spell = Speller(kernel, self.scratch, self.constants)
 
-    def text(self, parameters: str, template: str | None) -> str:
+    def text(self, parameters: str, template: str | None, linkage: str) -> str:
         listed, names = forwardable(parameters)
         body = self._body()
         lines = [] if template is None else [f"template <{' '.join(template.split())}>"]
-        lines.append(f"{_INTERNAL}void {wrapper_name(self.kernel)}(")
+        lines.append(f"{linkage}void {wrapper_name(self.kernel)}(")
         lines.append("    dim3 cudaops_grid, dim3 cudaops_block, size_t cudaops_smem,")
         lines.append("    cudaStream_t cudaops_stream" + (f", {listed})" if listed else ")"))
         lines.append("{")

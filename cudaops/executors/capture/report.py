@@ -315,17 +315,20 @@ class Launches:
         )
 
     def variables(self, number: str) -> tuple[tuple[str, Stored], ...]:
-        """The program's own, by name; those of a build's other files left out, where a header may
-        have put one of this name as well. Raises Malformed."""
+        """The program's own, by name; those of a build's other files are left out, where a header
+        may have put the same one as well. Raises Malformed."""
         after = self._after("gafter", number)
-        found = []
+        found = list[tuple[str, Stored]]()
         for line in self._lines["gbefore"][number]:
             name, size, blob = _exactly("gbefore", line, 3)
             if name not in self._variables and not self._is_of_build:
                 raise Malformed("a gbefore line names no variable of the program")
             one = (name, _stored("gbefore", size, blob, after.get(name)))
-            if name in self._variables and not (self._is_of_build and one in found):
-                found.append(one)
+            if self._is_of_build and (name not in self._variables or one in found):
+                continue
+            if self._is_of_build and any(name == other for other, _ in found):
+                raise Malformed(f"two files of the build have a variable {name[:80]!r} each")
+            found.append(one)
         if len(found) > len(self._variables):
             raise Malformed("more gbefore lines than the program has variables")
         return tuple(sorted(found))

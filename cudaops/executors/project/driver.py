@@ -140,7 +140,11 @@ def _new_enough(config: DriverConfig, name: str, words: list[str]) -> list[str]:
     for word in left:
         if word in ("-o", "-MF", "-MT", "-MQ"):
             next(left, None)
-        elif word not in _COMPILES | {"-MD", "-MMD", "-MP"}:
+        elif not word.startswith(("-MF", "-MT", "-MQ")) and word not in _COMPILES | {
+            "-MD",
+            "-MMD",
+            "-MP",
+        }:
             kept.append(word)
     try:
         asked = subprocess.run([name, *kept, "-M"], capture_output=True, text=True, check=False)

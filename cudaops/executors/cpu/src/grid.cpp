@@ -231,14 +231,13 @@ void submit(const Call& call) {
     if (!only_selected_blocks) children.push_back(Child{call, call.copy(call.closure)});
     return;
   }
+  std::lock_guard<std::recursive_mutex> hold(host_lock);
+  const char* why = nullptr;
   if (is_running_children) {
-    const char* why = nullptr;
     if (refusal(call, &why) == cudaSuccess) run_grid(call, 0);
     return;
   }
   if (keeps(call)) return;
-  std::lock_guard<std::recursive_mutex> hold(host_lock);
-  const char* why = nullptr;
   cudaError_t error = refusal(call, &why);
   if (error != cudaSuccess) {
     if (launches_must_be_valid)

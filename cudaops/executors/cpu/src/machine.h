@@ -151,7 +151,6 @@ struct Worker {
 extern __thread Worker* worker;
 constexpr unsigned shared_marker = 16;  // bytes of the variables linked around the author's
 
-// Sorted by address; changes only between launches.
 // Made before the program's own objects and never destroyed: these may still call at exit.
 template <class T>
 union Lasting {
@@ -161,6 +160,7 @@ union Lasting {
 };
 #define CUDAOPS_LASTING __attribute__((init_priority(102)))
 
+// Sorted by address; changes only between launches.
 extern std::vector<Allocation>& allocations;
 // Held by a launch, and by whatever reads or changes the allocations beside one: host threads may do both.
 extern std::recursive_mutex host_lock;
