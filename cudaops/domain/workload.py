@@ -55,17 +55,13 @@ class Field(Record):
     doubles too). None: not known."""
 
 
-class Allocation(Record):
-    """One device allocation that the launch could reach, with its contents."""
+class DeviceMemory(Record):
+    """What stands in a piece of the device's memory around the launch."""
 
-    index: int
     size_bytes: int
-    element: Element
-    """From the type of the first parameter that points into it; `opaque` for structures of several
-    kinds of numbers."""
-    role: Role
-    """`in`: unchanged by the launch. `out`: every byte it changes is independent of what stood
-    there before. `inout`: anything else."""
+    element: Element = "opaque"
+    """From the type of the first parameter that points into it, or the variable's; `opaque` for
+    structures of several kinds of numbers."""
     before: str
     """Name of the file with the contents before the launch, relative to the workload's folder."""
     after: str
@@ -77,6 +73,23 @@ class Allocation(Record):
     """From one of these structures to the next; None where there are no `fields`."""
     wide_structure_bytes: int | None = None
     """The same under `Field.wide_at_bytes`; None: not known."""
+
+    def can_widen(self, *, wide_doubles: bool) -> bool:
+        """Whether the widened layout is known: a structure's is where doubles are widened too, or
+        there are none in it."""
+        if self.element != "opaque":
+            return True
+        known = self.wide_structure_bytes is not None
+        return known and (wide_doubles or all(f.element != "f64" for f in self.fields))
+
+
+class Allocation(DeviceMemory):
+    """One device allocation that the launch could reach, with its contents."""
+
+    index: int
+    role: Role
+    """`in`: unchanged by the launch. `out`: every byte it changes is independent of what stood
+    there before. `inout`: anything else."""
     address: int | None = None
     """Where the program had it, in launches that follow pointers in memory: what stands there as an
     address of this or another allocation is moved to where that one lies when the launch is run
@@ -160,14 +173,13 @@ class Pointer(NamedTuple):
     allocation: int
 
 
-class GlobalState(Record):
+class GlobalState(DeviceMemory):
     """Contents of a `__constant__` or `__device__` variable around the launch."""
 
     name: str
     """Qualified name in the program."""
-    size_bytes: int
-    before: str
-    after: str
+    is_used: bool = True
+    """Whether the kernel names it; True as well where clang does not tell."""
 
 
 class Workload(Record):

@@ -17,6 +17,7 @@ from cudaops.domain.workload import (
     FLOATING,
     Allocation,
     Argument,
+    DeviceMemory,
     Element,
     Field,
     OpaqueArgument,
@@ -97,31 +98,31 @@ def floating_views(workload: Workload) -> Iterator[View]:
         yield from (view for view in views(allocation) if view.element in FLOATING)
 
 
-def structure_count(allocation: Allocation) -> int:
+def structure_count(memory: DeviceMemory) -> int:
     """Whole structures in a buffer whose fields are known."""
-    return allocation.size_bytes // _stride(allocation)
+    return memory.size_bytes // _stride(memory)
 
 
-def field_values(path: Path | str, allocation: Allocation, field: Field) -> Array:
+def field_values(path: Path | str, memory: DeviceMemory, field: Field) -> Array:
     """One field of every whole structure in a file; bf16 comes back as float32."""
-    values = stored_field(path, allocation, field)
+    values = stored_field(path, memory, field)
     return values.read(0, values.size)
 
 
-def stored_field(path: Path | str, allocation: Allocation, field: Field) -> Values:
+def stored_field(path: Path | str, memory: DeviceMemory, field: Field) -> Values:
     """The same, read where it is asked for."""
     size = ELEMENT_BYTES[field.element]
 
     def read(start: int, count: int) -> Array:
-        raw = _cut(path, _stride(allocation), field.at_bytes, size, start, count)
+        raw = _cut(path, _stride(memory), field.at_bytes, size, start, count)
         return decoded(raw, field.element)
 
-    return Values(Path(path).stat().st_size // _stride(allocation), read)
+    return Values(Path(path).stat().st_size // _stride(memory), read)
 
 
-def _stored_wide_field(path: Path | str, allocation: Allocation, field: Field) -> Values:
+def _stored_wide_field(path: Path | str, memory: DeviceMemory, field: Field) -> Values:
     """Of a file in the widened layout. Floating values come back as double, rounded once."""
-    stride, at = allocation.wide_structure_bytes, field.wide_at_bytes
+    stride, at = memory.wide_structure_bytes, field.wide_at_bytes
     if stride is None or at is None:
         raise ValueError(f"the widened layout of {field.path} is not known")
     if field.element not in FLOATING:
@@ -152,12 +153,12 @@ def _cut(path: Path | str, stride: int, at: int, size: int, start: int, count: i
 
 
 def write_fields(
-    path: Path, source: Path, allocation: Allocation, values: Mapping[str, Array]
+    path: Path, source: Path, memory: DeviceMemory, values: Mapping[str, Array]
 ) -> None:
     """Write the source's bytes with these fields replaced, by their paths; each has a value for
     every whole structure. What is between and behind them is kept."""
-    stride, count = _stride(allocation), structure_count(allocation)
-    replaced = [(f, values[f.path]) for f in allocation.fields if f.path in values]
+    stride, count = _stride(memory), structure_count(memory)
+    replaced = [(f, values[f.path]) for f in memory.fields if f.path in values]
     step = max(1, PIECE_BYTES // stride)
     with path.open("wb") as file:
         for first in range(0, count, step):
@@ -172,27 +173,27 @@ def write_fields(
 def draw_fields(
     path: Path,
     source: Path,
-    allocation: Allocation,
+    memory: DeviceMemory,
     draw: Callable[[Field, Array], Array | None],
 ) -> None:
     """Write the source's bytes with every field replaced by what `draw` makes of its values; None:
     they stay."""
-    drawn = {f.path: draw(f, field_values(source, allocation, f)) for f in allocation.fields}
-    write_fields(path, source, allocation, {p: new for p, new in drawn.items() if new is not None})
+    drawn = {f.path: draw(f, field_values(source, memory, f)) for f in memory.fields}
+    write_fields(path, source, memory, {p: new for p, new in drawn.items() if new is not None})
 
 
-def write_widened_fields(path: Path, narrow: Path, allocation: Allocation) -> None:
+def write_widened_fields(path: Path, narrow: Path, memory: DeviceMemory) -> None:
     """Write what equals the structures in `narrow` as a widened build lays them out, padding 0.
     What is behind the last whole one is kept."""
-    stride, wide_stride = _stride(allocation), allocation.wide_structure_bytes
+    stride, wide_stride = _stride(memory), memory.wide_structure_bytes
     if wide_stride is None:
         raise ValueError("the widened layout is not known")
-    count, step = structure_count(allocation), max(1, PIECE_BYTES // wide_stride)
+    count, step = structure_count(memory), max(1, PIECE_BYTES // wide_stride)
     with path.open("wb") as file:
         for first in range(0, count, step):
             many = min(step, count - first)
             raw = read_array(narrow, "u8", first * stride, many * stride).reshape(-1, stride)
-            file.write(_widened(raw, allocation.fields, wide_stride).data)
+            file.write(_widened(raw, memory.fields, wide_stride).data)
         file.write(read_array(narrow, "u8", count * stride).data)
 
 
@@ -232,15 +233,15 @@ def _put(rows: Array, at: int, values: Array) -> None:
     rows[:, at : at + data.shape[1]] = data
 
 
-def tail(path: Path | str, allocation: Allocation) -> Array:
+def tail(path: Path | str, memory: DeviceMemory) -> Array:
     """The bytes behind the last whole structure."""
-    return read_array(path, "u8", structure_count(allocation) * _stride(allocation))
+    return read_array(path, "u8", structure_count(memory) * _stride(memory))
 
 
-def _stride(allocation: Allocation) -> int:
-    if allocation.structure_bytes is None:
-        raise ValueError(f"allocation {allocation.index} has no known fields")
-    return allocation.structure_bytes
+def _stride(memory: DeviceMemory) -> int:
+    if memory.structure_bytes is None:
+        raise ValueError("the structures in this memory have no known fields")
+    return memory.structure_bytes
 
 
 def value_in(argument: OpaqueArgument, field: Field) -> int | float:

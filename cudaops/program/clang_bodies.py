@@ -126,6 +126,8 @@ class Body:
         self.structures: dict[str, Element] = {}
         """Of those types: what the structures among them consist of."""
         self.outside: set[tuple[str, s.Range]] = set()
+        self.named: dict[int, Cursor] = {}
+        """Variables of the program, by their hashes."""
         """Variables of the program that are not the function's own, each with its declaration."""
         self._depth = 0
 
@@ -409,6 +411,7 @@ class Body:
             return s.Name(self._called(target))
         if target.hash not in self._variables and (declared := where_of(target)) is not None:
             self.outside.add((target.spelling, declared))
+            self.named[target.hash] = target
         if target.kind == _K.VAR_DECL and _is_constant(target):
             value = evaluated(self._lib, target)
             own = self._variables.get(target.hash, "")

@@ -308,6 +308,17 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
     )  # fmt: skip
 
 
+def variable_of(cursor: Cursor) -> s.TypedVariable:
+    """A variable's type; of an array that of its elements."""
+    kind = cursor.type.get_canonical()
+    while kind.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
+        kind = kind.element_type.get_canonical()
+    if kind.kind == TypeKind.ENUM:
+        kind = kind.get_declaration().enum_type.get_canonical()
+    spelled = s.normal_type(kind.spelling)
+    return s.TypedVariable(qualified(cursor), spelled, layout_of(kind))
+
+
 class Reader:
     """Functions of one translation unit as trees."""
 
@@ -319,6 +330,7 @@ class Reader:
         self._sizes: dict[str, int] = {}
         self._structures: dict[str, Element] = {}
         self._outside: set[tuple[str, s.Range]] = set()
+        self._variables: dict[int, Cursor] = {}
 
     def form(self, kernel: Cursor) -> s.KernelForm:
         """A kernel and all functions of the program that it reaches."""
@@ -326,7 +338,8 @@ class Reader:
         first, *rest = self._all()
         sizes, outside = tuple(sorted(self._sizes.items())), tuple(sorted(self._outside))
         structures = tuple(sorted(self._structures.items()))
-        return s.KernelForm(first, tuple(rest), sizes, outside, structures)
+        variables = tuple(sorted(map(variable_of, self._variables.values()), key=lambda v: v.name))
+        return s.KernelForm(first, tuple(rest), sizes, outside, variables, structures)
 
     def _all(self) -> Iterator[s.Function]:
         while self._waiting:
@@ -360,6 +373,7 @@ class Reader:
         self._sizes |= reader.sizes
         self._structures |= reader.structures
         self._outside |= reader.outside
+        self._variables |= reader.named
         return s.Function(
             name=self._named(cursor),
             qualified_name=qualified(cursor),

@@ -131,6 +131,47 @@ def kernel_declarations(facts: Outline) -> tuple[Item, ...]:
     return tuple(i for i in facts.items if i.kind == "declaration" and "__global__" in i.spaces)
 
 
+def declarators(tokens: Sequence[Token], item: Item) -> list[int]:
+    """Indices of the names of all that a variable's item declares, `a` and `b` of `int a[2], *b;`;
+    of a type's item those behind its braces."""
+    first = _declared(tokens, item.first, item.last)
+    if item.kind == "type":
+        brace = next((i for i in range(item.first, item.last) if tokens[i].text == "{"), None)
+        first = None if brace is None else _next_name(tokens, closing(tokens, brace) + 1, item.last)
+    found = []
+    while first is not None:
+        found.append(first)
+        index = first + 1
+        while index < item.last and tokens[index].text not in (",", ";"):
+            if tokens[index].text in ("(", "[", "{"):
+                index = closing(tokens, index)
+            index += 1
+        is_more = index < item.last and tokens[index].text == ","
+        first = _next_name(tokens, index + 1, item.last) if is_more else None
+    return found
+
+
+def _next_name(tokens: Sequence[Token], at: int, end: int) -> int | None:
+    """Past `*`, `&` and qualifiers."""
+    while at < end and tokens[at].text in ("*", "&", "const", "volatile", "__restrict__"):
+        at += 1
+    return at if at < end and tokens[at].kind == "name" else None
+
+
+def _declared(tokens: Sequence[Token], at: int, end: int) -> int | None:
+    """Index of the first name that a variable's declaration gives."""
+    found = None
+    while at < end and tokens[at].text not in ("=", "[", ",", "{", ":", ";"):
+        if tokens[at].text == "<":
+            at = closing_angle(tokens, at) or at
+        elif tokens[at].kind == "name":
+            found = at
+        elif tokens[at].text == "(":
+            at = closing(tokens, at)
+        at += 1
+    return found
+
+
 class _Reader:
     def __init__(self, tokens: Sequence[Token], aliases: dict[str, frozenset[str]]) -> None:
         self.tokens, self.aliases = tokens, aliases
@@ -292,9 +333,32 @@ class _Reader:
             name = self._name_before(parameters[0])
             # `dim3 grid(4, 4);` looks like a declaration; telling them apart needs types.
             return ("function" if body is not None else "declaration"), name
-        if _TYPE_WORDS & set(words):
+        if _TYPE_WORDS & set(words) and not self._is_of_named_type(at, head_end):
             return "type", ""
-        return "variable", self._variable_name(at, head_end)
+        named = _declared(self.tokens, at, head_end)
+        return "variable", "" if named is None else self.text(named)
+
+    def _is_of_named_type(self, at: int, head_end: int) -> bool:
+        """`struct options opt`, a variable; not `struct options`, with or without what is in it."""
+        index = next(i for i in range(at, head_end) if self.text(i) in _TYPE_WORDS) + 1
+        while self.text(index) in _NOT_A_NAME or self.text(index) in ("class", "struct", "["):
+            opened = self.text(index) == "[" or self.text(index + 1) == "("
+            if opened:
+                index = closing(self.tokens, index + (self.text(index) != "["))
+            index += 1
+        while index < head_end and self.tokens[index].kind == "name":
+            index += 1
+            if self.text(index) == "<":
+                index = (closing_angle(self.tokens, index) or index) + 1
+            if self.text(index) != "::":
+                break
+            index += 1
+        if index >= head_end or self.text(index) in ("final", ":", "{"):
+            return False
+        starts = self.text(index) in ("*", "&") or self.tokens[index].kind == "name"
+        is_braced = self.text(head_end) == "{" and "=" not in map(self.text, range(at, head_end))
+        in_memory = {"__constant__", "__device__", "__managed__"}
+        return starts and (not is_braced or bool(in_memory & set(map(self.text, range(at, index)))))
 
     def _is_type(self, at: int, stop: int) -> bool:
         """`struct __align__(16) X {`: the parentheses belong to an attribute."""
@@ -329,16 +393,3 @@ class _Reader:
             return index
         less = opening_angle(self.tokens, index)
         return index if less is None else less - 1
-
-    def _variable_name(self, at: int, head_end: int) -> str:
-        name = ""
-        index = at
-        while index < head_end and self.text(index) not in ("=", "[", ",", "{", ":"):
-            if self.text(index) == "<":
-                index = closing_angle(self.tokens, index) or index
-            elif self.tokens[index].kind == "name":
-                name = self.text(index)
-            elif self.text(index) == "(":
-                index = closing(self.tokens, index)
-            index += 1
-        return name

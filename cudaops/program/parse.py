@@ -24,10 +24,17 @@ from cudaops.errors import InputError
 from cudaops.program.compilation import options_from, own_folders
 from cudaops.program.instances import plain_arguments
 from cudaops.program.launches import Launch, Part, find_launches, joined
-from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
+from cudaops.program.lexing import Lexed, byte_text, closing, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
 from cudaops.program.macros import resolve_launched
-from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
+from cudaops.program.outline import (
+    Item,
+    Outline,
+    declarators,
+    kernel_declarations,
+    outline,
+    space_aliases,
+)
 from cudaops.program.overloads import told_apart
 from cudaops.program.signature import read_parameters, read_template_parameters
 
@@ -360,29 +367,43 @@ class _FileFacts:
         space = next(
             (s for s in ("constant", "managed", "device") if f"__{s}__" in item.spaces), None
         )
-        if space is None or item.kind not in ("variable", "type") or not item.name:
+        if space is None or item.kind not in ("variable", "type"):
             return []
-        words = list(self.outline.tokens[item.first : item.last])
-        at = next(i for i, t in enumerate(words) if t.text == item.name)
-        kept = [
+        tokens = self.outline.tokens
+        names = declarators(tokens, item)
+        if not names:
+            return []
+        until = next(
+            (i for i in range(item.first, names[0]) if tokens[i].text in ("*", "{")), names[0]
+        )
+        base = [
             t.text
-            for t in words[:at]
+            for t in tokens[item.first : until]
             if t.text not in (f"__{space}__", "static", "extern", "__device__")
         ]
-        behind_pointer = kept[len(kept) - 1 - kept[::-1].index("*") :] if "*" in kept else kept
-        if {"const", "constexpr"} & set(behind_pointer):
-            return []  # of no use to who restores what a launch finds: nothing changes it
-        return [
-            GlobalVariable(
-                name=item.name + arguments,
-                qualified_name=item.qualified_name + arguments,
-                space=space,
-                type_text=" ".join(kept) + self._extents(item, at),
-                file=self.path,
-                line=line_of(self.lexed.text, words[at].start),
-            )
-            for arguments in self._instances(item)
-        ]
+        found = []
+        for at in names:
+            start = at
+            while tokens[start - 1].text in ("*", "&", "const", "volatile", "__restrict__"):
+                start -= 1
+            own = [t.text for t in tokens[max(start, until) : at]]
+            behind_pointer = own[len(own) - own[::-1].index("*") :] if "*" in own else base
+            if {"const", "constexpr"} & set(behind_pointer):
+                continue  # of no use to who restores what a launch finds: nothing changes it
+            name = tokens[at].text
+            qualified = "::".join((*item.namespaces, name))
+            found += [
+                GlobalVariable(
+                    name=name + arguments,
+                    qualified_name=qualified + arguments,
+                    space=space,
+                    type_text=" ".join([*base, *own]) + self._extents(item, at),
+                    file=self.path,
+                    line=line_of(self.lexed.text, tokens[at].start),
+                )
+                for arguments in self._instances(item)
+            ]
+        return found
 
     def _instances(self, item: Item) -> list[str]:
         """Nothing of a variable; of a template of one the arguments with which this file names it,
@@ -394,9 +415,11 @@ class _FileFacts:
 
     def _extents(self, item: Item, at: int) -> str:
         """`[4][16]` after the name."""
-        tokens = self.outline.tokens[item.first + at + 1 : item.last]
-        end = next((t.start for t in tokens if t.text in ("=", ";", ",", "{")), item.end)
-        return self.text(Part(tokens[0].start, end)).strip() if tokens else ""
+        tokens = self.outline.tokens
+        end = at + 1
+        while end < item.last and tokens[end].text == "[":
+            end = closing(tokens, end) + 1
+        return self.text(Part(tokens[at].end, tokens[end - 1].end)).strip()
 
     def launches(self, first: int, kernels: set[str]) -> list[LaunchSite]:
         found: list[LaunchSite] = []

@@ -347,6 +347,17 @@ class TypedParameter:
 
 
 @dataclass(frozen=True)
+class TypedVariable:
+    """A variable of the program with its type, or that of an array's elements, resolved."""
+
+    name: str
+    """Qualified."""
+    type: str
+    layout: Layout | None
+    """Of a structure."""
+
+
+@dataclass(frozen=True)
 class Function(_Placed):
     """A kernel, or a function of the program that it calls."""
 
@@ -370,6 +381,8 @@ class KernelForm:
     """(type, bytes) of everything that a pointer in it points to."""
     outside: tuple[tuple[str, Range], ...] = ()
     """Variables of the program that it names, each with its declaration."""
+    variables: tuple[TypedVariable, ...] = ()
+    """The same, sorted by their names."""
     structures: tuple[tuple[str, Element], ...] = ()
     """Structures that a pointer in it points to, each with what it consists of: `opaque` where that
     is more than one kind of number."""
@@ -507,8 +520,8 @@ _KINDS = {
     for kind in (
         Number, Name, Member, Index, Call, Cast, Unary, Step, Binary, Choice, Assign, Values,
         Unmodelled, Declare, Refer, Evaluate, If, For, Do, Switch, Label, Leave, Give, Block,
-        Opaque, PointerField, NumberField, Layout, TypedParameter, Function, KernelForm,
-        LaunchedInstance,
+        Opaque, PointerField, NumberField, Layout, TypedParameter, TypedVariable, Function,
+        KernelForm, LaunchedInstance,
     )
 }  # fmt: skip
 

@@ -20,7 +20,9 @@ from cudaops.domain.execution import LaunchNumbers
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
     FLOATING,
+    Allocation,
     Argument,
+    DeviceMemory,
     Element,
     Field,
     GlobalState,
@@ -223,11 +225,14 @@ class Drawing:
                 items += [
                     Item(f"{a.name}.{f.path}", "argument", f.element, field=f) for f in a.fields
                 ]
-        texts = {v.qualified_name: v.type_text for v in self.subject.program.global_variables}
         for state in workload.globals:
-            element = _element_of(texts.get(state.name, ""))
-            if element is not None:
-                items.append(Item(state.name, "variable", element, state=state))
+            if state.fields:
+                items += [
+                    Item(f"{state.name}.{f.path}", "variable", f.element, state=state, field=f)
+                    for f in state.fields
+                ]
+            elif state.element != "opaque":
+                items.append(Item(state.name, "variable", state.element, state=state))
         return items
 
     def probes(self, shape: Shape, *, again: bool = False) -> list[Draw]:
@@ -380,22 +385,25 @@ class Drawing:
             old = contents_of(workload, item)
             new = varied(way, item.element, old, generator, draw.numbers)
             path = folder / f"{item.kind}_{number}.bin"
-            if item.field is not None:
-                allocation = next(a for a in workload.allocations if a.index == item.index)
-                given = Path(contents[item.index])
-                write_fields(path, given, allocation, {item.field.path: new})
-                contents[item.index] = str(path)
-                continue
-            write_array(path, new, item.element)
-            if item.state is None:
-                allocation = next(a for a in workload.allocations if a.index == item.index)
-                pad_tail(path, before_path(workload, allocation), allocation.size_bytes)
-                contents[item.index] = str(path)
-                if item.index in self.tables and not ascends(new):
-                    broken.add(f"{item.name} ascends, as captured")
+            memory: Allocation | GlobalState
+            if item.state is not None:
+                memory = states[item.state.name]
+                given = captured = Path(workload.folder) / memory.before
             else:
-                pad_tail(path, Path(workload.folder) / item.state.before, item.state.size_bytes)
-                states[item.name] = item.state.model_copy(update={"before": str(path)})
+                memory = next(a for a in workload.allocations if a.index == item.index)
+                given = Path(contents[item.index])
+                captured = before_path(workload, memory)
+            if item.field is not None:
+                write_fields(path, given, memory, {item.field.path: new})
+            else:
+                write_array(path, new, item.element)
+                pad_tail(path, captured, memory.size_bytes)
+            if isinstance(memory, GlobalState):
+                states[memory.name] = memory.model_copy(update={"before": str(path)})
+                continue
+            contents[item.index] = str(path)
+            if item.field is None and item.index in self.tables and not ascends(new):
+                broken.add(f"{item.name} ascends, as captured")
         workload = workload.model_copy(update={"globals": tuple(states.values())})
         inputs = inputs.model_copy(update={"contents": contents})
         return Trial(workload, baseline_plan(workload), inputs), frozenset(broken)
@@ -416,6 +424,11 @@ class Drawing:
             f"{names.get(a.index, 'a buffer')} as captured (structures)"
             for a in self.subject.workload.allocations
             if a.element == "opaque" and a.role != "out" and not a.fields
+        ]
+        told += [
+            f"{g.name} as captured (its type)"
+            for g in self.subject.workload.globals
+            if g.element == "opaque" and g.is_used and not g.fields
         ]
         return tuple(told)
 
@@ -497,13 +510,16 @@ def _axes_of_count(workload: Workload, name: str, least: int | None = None) -> l
 
 def contents_of(workload: Workload, item: Item) -> Array:
     """What stands in a buffer or variable before the launch."""
+    memory: DeviceMemory
     if item.state is not None:
-        state = next(g for g in workload.globals if g.name == item.name)
-        return read_array(Path(workload.folder) / state.before, item.element)
-    allocation = next(a for a in workload.allocations if a.index == item.index)
+        memory = next(g for g in workload.globals if g.name == item.state.name)
+        path = Path(workload.folder) / memory.before
+    else:
+        memory = next(a for a in workload.allocations if a.index == item.index)
+        path = before_path(workload, memory)
     if item.field is not None:
-        return field_values(before_path(workload, allocation), allocation, item.field)
-    return read_array(before_path(workload, allocation), item.element)
+        return field_values(path, memory, item.field)
+    return read_array(path, item.element)
 
 
 def number_of(workload: Workload, name: str) -> int | float:
@@ -566,21 +582,3 @@ def _are_steps(values: set[int | float]) -> bool:
     """Whether they are several different powers of two."""
     whole = {int(v) for v in values if v > 0}
     return len(whole) > 2 and all(v & (v - 1) == 0 for v in whole)
-
-
-_ELEMENTS: dict[str, Element] = {
-    "float": "f32", "double": "f64", "int": "i32", "unsigned": "u32", "unsigned int": "u32",
-    "char": "i8", "signed char": "i8", "unsigned char": "u8", "short": "i16",
-    "unsigned short": "u16", "long long": "i64", "unsigned long long": "u64", "bool": "bool",
-    "__half": "f16", "half": "f16", "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64",
-    "uint64_t": "u64", "uint8_t": "u8", "int8_t": "i8", "uint16_t": "u16", "int16_t": "i16",
-    "uint": "u32", "uchar": "u8", "ushort": "u16", "long": "i64", "unsigned long": "u64",
-    "size_t": "u64",
-}  # fmt: skip
-_QUALIFIER = re.compile(r"\b(?:__constant__|__device__|__managed__|volatile|static|const|extern)\b")
-
-
-def _element_of(type_text: str) -> Element | None:
-    """Of a variable's type, or of the vector type's scalar; None for a structure."""
-    bare = " ".join(_QUALIFIER.sub(" ", type_text.split("[")[0]).split())
-    return _ELEMENTS.get(bare) or _ELEMENTS.get(re.sub(r"[1-4]$", "", bare))

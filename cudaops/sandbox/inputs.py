@@ -410,14 +410,13 @@ def widen(
 
 
 def can_widen(workload: Workload, *, wide_doubles: bool) -> bool:
-    """Whether the widened layout of every buffer and argument is known: a structure's is where
-    doubles are widened too, or there are none in it."""
-    buffers = (a for a in workload.allocations if a.element == "opaque")
-    memory = [(a.wide_structure_bytes, a.fields) for a in buffers]
+    """Whether the widened layout of all memory and of every argument is known: a structure's is
+    where doubles are widened too, or there are none in it."""
+    memory = (*workload.allocations, *(g for g in workload.globals if g.is_used))
     given = [(a.wide_bytes, a.fields) for a in workload.arguments if a.kind == "opaque"]
-    return all(
+    return all(one.can_widen(wide_doubles=wide_doubles) for one in memory) and all(
         size is not None and (wide_doubles or all(field.element != "f64" for field in fields))
-        for size, fields in memory + given
+        for size, fields in given
     )
 
 

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -280,3 +280,65 @@ def _accesses(form: KernelForm) -> tuple[Access, ...]:
 
 def _without_indices(path: str) -> str:
     return re.sub(r"\[(\d+|\.\.)\]", "[]", path)
+
+
+class VariableType(NamedTuple):
+    """Of one of the program's variables, or of an array's elements."""
+
+    element: Element
+    layout: Layout | None = None
+    is_used: bool = True
+    """See `GlobalState.is_used`."""
+    is_told: bool = True
+    """False: it may be a structure of which nothing is known."""
+
+
+def typed_variables(
+    program: Program, kernel: Kernel, callee: str, names: Sequence[str]
+) -> dict[str, VariableType]:
+    """The types of these variables, by clang where their authors' words do not say enough."""
+    texts = {v.qualified_name: v.type_text for v in program.global_variables}
+    types = {name: VariableType(_declared_element(texts.get(name, ""))) for name in names}
+    unclear = [name for name, one in types.items() if one.element == "opaque"]
+    if not unclear:
+        return types
+    try:
+        form = kernel_form(program, kernel, callee)
+    except NotUnderstood:
+        return types | {name: VariableType("opaque", is_told=False) for name in unclear}
+    known = {v.name: VariableType(element_of(v.type), v.layout) for v in form.variables}
+    unused = VariableType("opaque", is_used=False, is_told=False)
+    return types | {name: known.get(name.partition("<")[0], unused) for name in unclear}
+
+
+def type_of(variable: VariableType, size_bytes: int) -> dict[str, Any]:
+    """The fields of a `GlobalState` that say so. What is neither a number nor a structure, a
+    pointer, is of one size in every unit."""
+    layout = variable.layout
+    same = size_bytes if variable.element == "opaque" and variable.is_told else None
+    return {
+        "element": variable.element,
+        "is_used": variable.is_used,
+        "fields": () if layout is None else number_fields(layout),
+        "structure_bytes": same if layout is None else layout.size_bytes,
+        "wide_structure_bytes": same if layout is None else layout.wide_size_bytes,
+    }
+
+
+_ELEMENTS: dict[str, Element] = {
+    "float": "f32", "double": "f64", "int": "i32", "unsigned": "u32", "unsigned int": "u32",
+    "char": "i8", "signed char": "i8", "unsigned char": "u8", "short": "i16",
+    "unsigned short": "u16", "long long": "i64", "unsigned long long": "u64", "bool": "bool",
+    "__half": "f16", "half": "f16", "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64",
+    "uint64_t": "u64", "uint8_t": "u8", "int8_t": "i8", "uint16_t": "u16", "int16_t": "i16",
+    "uint": "u32", "uchar": "u8", "ushort": "u16", "long": "i64", "unsigned long": "u64",
+    "size_t": "u64",
+}  # fmt: skip
+_QUALIFIER = re.compile(r"\b(?:__constant__|__device__|__managed__|volatile|static|const|extern)\b")
+
+
+def _declared_element(type_text: str) -> Element:
+    """Of a variable's type as its author writes it, or of the vector type's scalar; `opaque` for a
+    structure, and for what only clang tells."""
+    bare = " ".join(_QUALIFIER.sub(" ", type_text.split("[")[0]).split())
+    return _ELEMENTS.get(bare) or _ELEMENTS.get(re.sub(r"[1-4]$", "", bare)) or "opaque"

@@ -41,6 +41,8 @@ from cudaops.executors.capture.structures import (
     number_fields,
     stands_in,
     takes,
+    type_of,
+    typed_variables,
     with_pointers,
 )
 from cudaops.executors.cpu.report import Report, function_names
@@ -269,7 +271,7 @@ class WorkloadReader:
             dynamic_smem_bytes=c.smem,
             arguments=arguments,
             allocations=allocations,
-            globals=self._globals(folder, c.number),
+            globals=self._globals(folder, c.number, callee),
             launches=c.launches,
             time_share=min(1.0, c.seconds / total),
             first_launch=c.first_launch,
@@ -319,12 +321,20 @@ class WorkloadReader:
         parameters = self.kernel.parameters
         return position < len(parameters) and parameters[position].is_const
 
-    def _globals(self, folder: Path, number: str) -> tuple[GlobalState, ...]:
+    def _globals(self, folder: Path, number: str, callee: str) -> tuple[GlobalState, ...]:
+        recorded = self._launches.variables(number)
+        types = typed_variables(self.program, self.kernel, callee, [name for name, _ in recorded])
         states = []
-        for position, (name, stored) in enumerate(self._launches.variables(number)):
+        for position, (name, stored) in enumerate(recorded):
             before, after = self._keep(folder, f"g{position}", stored)
             states.append(
-                GlobalState(name=name, size_bytes=stored.size_bytes, before=before, after=after)
+                GlobalState(
+                    name=name,
+                    size_bytes=stored.size_bytes,
+                    before=before,
+                    after=after,
+                    **type_of(types[name], stored.size_bytes),
+                )
             )
         return tuple(states)
 

@@ -5,24 +5,24 @@ A series is several runs in one child: what a kernel keeps in its own variables 
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import NamedTuple
-
-import numpy as np
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved, Ran, Unit
 from cudaops.domain.rewrite import BufferValue, ResolvedLaunch, ResolvedPlan, Value
 from cudaops.domain.workload import (
     ELEMENT_BYTES,
+    FLOATING,
     Allocation,
+    DeviceMemory,
     Element,
     GlobalState,
     Workload,
 )
+from cudaops.executors.arrays import write_widened
 from cudaops.executors.base import InputSet, Trial, Tried
 from cudaops.executors.cpu.build import BASELINE_ENTRY, own_variables, shared_guards
 from cudaops.executors.cpu.report import (
@@ -33,6 +33,7 @@ from cudaops.executors.cpu.report import (
     find_warnings,
     read_report,
 )
+from cudaops.executors.fields import write_widened_fields
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import (
@@ -64,12 +65,12 @@ def widened_by(unit: Unit, element: Element) -> int:
     return WIDENED_BY.get(element, 1)
 
 
-def bytes_in(unit: Unit, allocation: Allocation, size_bytes: int) -> int:
-    """What so many bytes of a buffer, from its start on, take in this unit."""
-    stride, wide_stride = allocation.structure_bytes, allocation.wide_structure_bytes
+def bytes_in(unit: Unit, memory: DeviceMemory, size_bytes: int) -> int:
+    """What so many bytes of it, from its start on, take in this unit."""
+    stride, wide_stride = memory.structure_bytes, memory.wide_structure_bytes
     if unit.widened and stride is not None and wide_stride is not None:
         return size_bytes // stride * wide_stride + size_bytes % stride
-    return size_bytes * widened_by(unit, allocation.element)
+    return size_bytes * widened_by(unit, memory.element)
 
 
 class Task(NamedTuple):
@@ -95,6 +96,11 @@ class Task(NamedTuple):
     """Allocations whose contents are written afterwards; None: all."""
     more: tuple[InputSet, ...] = ()
     """Inputs of the further runs of a series, in the same child."""
+
+    @property
+    def variables(self) -> tuple[GlobalState, ...]:
+        """Those that are set before the launches and dumped after them."""
+        return variables_in(self.unit, self.workload)
 
 
 class Outcome(NamedTuple):
@@ -293,10 +299,11 @@ def _wrong_output(task: Task, folder: Path, within: str) -> Misbehaved | None:
         for name, size in sizes.items():
             if (found := untrusted_size(folder, name)) != size:
                 raise UntrustedFileError(name, f"holds {found} bytes instead of {size}")
-        for number, variable in enumerate(task.workload.globals):
+        for number, variable in enumerate(task.variables):
             name = f"{within}{_global_file(number)}"
-            if untrusted_size(folder, name) not in (variable.size_bytes, 2 * variable.size_bytes):
-                raise UntrustedFileError(name, f"is not of {variable.size_bytes} bytes")
+            size = bytes_in(task.unit, variable, variable.size_bytes)
+            if (found := untrusted_size(folder, name)) != size:
+                raise UntrustedFileError(name, f"holds {found} bytes instead of {size}")
     except UntrustedFileError as wrong:
         return bad_report(f"output {wrong}")
     return None
@@ -312,7 +319,7 @@ def _ran(task: Task, folder: Path, seconds: float, warnings: tuple[Misbehaved, .
     return Ran(
         outputs={i: str(folder / f"out{i}.bin") for i in written},
         global_outputs={
-            g.name: str(folder / _global_file(n)) for n, g in enumerate(task.workload.globals)
+            g.name: str(folder / _global_file(n)) for n, g in enumerate(task.variables)
         },
         seconds=seconds,
         warnings=warnings,
@@ -365,7 +372,7 @@ def _launch(task: Task, inputs: InputSet, folder: Path, *, keep_scratch: bool = 
     how = "keep" if keep_scratch else f"fill {inputs.scratch_poison}"
     for name, size in task.plan.scratch_bytes.items():
         lines.append(f"scratch {name} {size * (2 if wide else 1)} {how}")
-    lines += [_global(task, g, folder, n) for n, g in enumerate(task.workload.globals)]
+    lines += [_global(task, g, folder, n) for n, g in enumerate(task.variables)]
     lines += [
         f"was {a.index} {a.address} {a.size_bytes} {widened_by(task.unit, a.element)} "
         f"{int(a.holds_pointers)}"
@@ -374,9 +381,7 @@ def _launch(task: Task, inputs: InputSet, folder: Path, *, keep_scratch: bool = 
     ]
     lines += _launches(task)
     lines += [f"dump {a.index} {folder / f'out{a.index}.bin'}" for a in _wanted(task)]
-    lines += [
-        f"gdump {g.name} {folder / _global_file(n)}" for n, g in enumerate(task.workload.globals)
-    ]
+    lines += [f"gdump {g.name} {folder / _global_file(n)}" for n, g in enumerate(task.variables)]
     return lines
 
 
@@ -396,28 +401,29 @@ def _global(task: Task, state: GlobalState, folder: Path, number: int) -> str:
     return f"global {state.name} file {before}"
 
 
+def variables_in(unit: Unit, workload: Workload) -> tuple[GlobalState, ...]:
+    """Variables whose contents are known as this unit has them: of a widened unit not those of
+    another layout that the kernel does not name."""
+    if not unit.widened:
+        return workload.globals
+    return tuple(g for g in workload.globals if g.can_widen(wide_doubles=unit.wide_doubles))
+
+
 def contents_before(unit: Unit, workload: Workload, state: GlobalState, wide: Path) -> Path:
     """File with what stands in a variable before the launch; made at `wide` for a widened unit."""
     before = Path(workload.folder).absolute() / state.before
     if not unit.widened:
         return before
-    if _holds(unit, state.name, "float"):
-        values = np.fromfile(before, dtype=np.float32).astype(np.float64)
-    elif unit.wide_doubles and _holds(unit, state.name, "double"):
-        values = np.fromfile(before, dtype=np.float64).astype(np.longdouble)
-    else:
-        return before
+    doubles = unit.wide_doubles
     wide.parent.mkdir(parents=True, exist_ok=True)
     discard(wide)
-    values.tofile(wide)
+    if state.fields and state.can_widen(wide_doubles=doubles):
+        write_widened_fields(wide, before, state)
+    elif state.element in FLOATING and (doubles or state.element != "f64"):
+        write_widened(wide, before, state.element)
+    else:
+        return before
     return wide
-
-
-def _holds(unit: Unit, name: str, kind: str) -> bool:
-    """Whether a variable of the program is of this type, or a vector of it."""
-    variables = unit.program.global_variables
-    texts = [v.type_text for v in variables if name in (v.qualified_name, v.name)]
-    return any(re.search(rf"\b{kind}[1-4]?\b", text) and "*" not in text for text in texts)
 
 
 def _launches(task: Task) -> list[str]:

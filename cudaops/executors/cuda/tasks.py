@@ -16,6 +16,7 @@ from cudaops.executors.cpu.unit import (
     WIDENED_BY,
     captured_inputs,
     contents_before,
+    variables_in,
     waits_for_grid,
 )
 from cudaops.executors.cuda.platform import Module
@@ -169,7 +170,7 @@ def _globals(
     module: Module, unit: Unit, workload: Workload, folder: Path
 ) -> tuple[GlobalVariable, ...]:
     """Variables that the module has; one that no kernel of it uses was left out by nvcc."""
-    known = [s for s in workload.globals if s.name in module.variables]
+    known = [s for s in variables_in(unit, workload) if s.name in module.variables]
     return tuple(
         _global(module.variables[state.name], unit, workload, state, folder / f"wide{number}.bin")
         for number, state in enumerate(known)
