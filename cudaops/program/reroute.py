@@ -170,9 +170,7 @@ class _Rewriter:
         return _in_its_place(launch, lexed, text)
 
     def _packed(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
-        """The call by another name, and by its site. A GPU's graph is its runtime's."""
-        if self.dialect == "cuda" and launch.name == "cudaGraphAddKernelNode":
-            return []
+        """The call by another name, and by its site."""
         number = str(site.index)
         if (found := self._template_instance(launch, lexed)) is not None:
             name, instance = found

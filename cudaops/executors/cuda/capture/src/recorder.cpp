@@ -27,6 +27,9 @@
 #include "clock_reads.h"
 #include "report.h"
 #include "timer.h"
+#ifdef CUDAOPS_CAPTURE_GRAPHS  // of NVIDIA's runtime
+#include "graph_nodes.h"
+#endif
 
 namespace cudaops_capture {
 
@@ -326,7 +329,7 @@ class Recorder {
     }
     cudaError_t error = call.start(call);
     watch_end();
-    if (in_graph) return note_graph(call);
+    if (in_graph) return note_graph(call, error);
     Configuration& c = *recent->configuration;
     if (error == cudaSuccess && weight == 0) return count(c, recent->set);
     OwnCalls own;
@@ -683,8 +686,12 @@ class Recorder {
                        g.shared_bytes, cudaGetErrorString(error)));
   }
 
-  void note_graph(const Call& call) {
+  void note_graph(const Call& call, cudaError_t error) {
     previous_ = nullptr;
+#ifdef CUDAOPS_CAPTURE_GRAPHS
+    OwnCalls own;
+    if (error == cudaSuccess) graphs().captured(call);
+#endif
     if (in_graphs_.insert(call.kernel).second) report_.write(line("graph\t%s\t%d", call.kernel, call.site));
   }
 
@@ -725,7 +732,14 @@ class Recorder {
 __attribute__((constructor(102))) static void begin() { Recorder::the(); }
 #endif
 
+#ifndef CUDAOPS_CAPTURE_GRAPHS
 void submit(const Call& call) { Recorder::the()->submit(call); }
+#else
+void submit(const Call& call) {
+  if (!Graphs::wanted()) return Recorder::the()->submit(call);
+  if (Held::can_hold(call)) *Graphs::wanted() = std::make_shared<Held>(call);
+}
+#endif
 void graph_begins() { Recorder::the()->graph(+1); }
 void graph_ends() { Recorder::the()->graph(-1); }
 cudaError_t reset_device() { return Recorder::the()->reset(); }

@@ -83,4 +83,6 @@ static inline int cudaops_capture_gettimeofday(timeval* t, void* zone) {
 #define cudaStreamBeginCapture cudaops_capture_graph
 #define cudaStreamEndCapture cudaops_capture_graph_end
 
+#include "graphs.h"
+
 #define CUDAOPS_CAPTURE_RUNTIME_VARIABLE(text, expression)
