@@ -118,7 +118,7 @@ class _Rewriter:
         self.templates = {
             k.name for k in program.kernels if k.template_parameters and not k.is_overloaded
         }
-        self.probes = Probes(program.kernels, self.outlines)
+        self.probes = Probes(program.kernels, self.outlines, self._unclear())
         self.directed = any(_USING_NAMESPACE.search(raw) for raw in raws.values())
 
     def files(self, *, host: bool) -> dict[str, str]:
@@ -129,7 +129,8 @@ class _Rewriter:
         # A device view has no shim: a launch that is left may only run on the host, as written.
         rerouted = host or self.dialect == "gcc"
         edits = self._launch_edits(path, facts.lexed) if rerouted else []
-        edits += [Edit(at, at, text) for at, text in self.probes.beside(path)] if host else []
+        probes = self.probes.beside(path, registers=host) if rerouted else []
+        edits += [Edit(at, at, text) for at, text in probes]
         if self.dialect == "gcc":
             edits += dialect_edits(facts.lexed, self.macros, author=True)
             edits += shared_global_edits(facts, self.shared)
@@ -206,21 +207,25 @@ class _Rewriter:
         callee = self._named(one_line(lexed, *launch.callee), site)
         known = site.kernel in self.overloads
         name = f"#{launch.name}" if launch.macro_parameter and not known else f'"{site.kernel}"'
+        instance = self._instance(site, launch) if self._must_deduce(site, launch) else None
         chosen = None
-        if launch.name in self.probes.kernels:
+        if launch.name in self.probes.kernels and instance is None:
             arguments = [one_line(lexed, p.start, p.end) for p in launch.arguments]
             chosen = self.probes.chosen(launch.name, callee, arguments)
-        name, address = chosen or (name, "")
-        begin = f"{self.shim}::launch({site.index}, {name}, "
+        begin = f"{self.shim}::launch({site.index}, {chosen.name if chosen else name}, "
         call = ")" + self._clusters(site)
-        if address:
-            call += f".of({address})"
+        if chosen:
+            call += f".of({chosen.address})"
+        elif instance:
+            call += f".of({instance})"
         elif self._must_deduce(site, launch):
-            instance = self._instance(site, launch)
-            deduced = _DEDUCED[self.dialect].replace("CALLEE", callee)
-            call += f".of({instance})" if instance else deduced
+            call += _DEDUCED[self.dialect].replace("CALLEE", callee)
         else:
             call += f".of({callee})"
+        if chosen and chosen.completed and launch.between is None:
+            text = f"{chosen.completed}({begin}{_geometry(launch, lexed)}{call}"
+            started = _in_its_place(launch, lexed, text + ", " * bool(launch.arguments))
+            return [started._replace(end=launch.open_paren + 1)]
         if launch.between is not None:
             first, last = launch.between
             after = "\n" * lexed.text.count("\n", last, launch.open_paren)
@@ -250,6 +255,18 @@ class _Rewriter:
             )
         cluster = found.pop() if found else None
         return "" if cluster is None else f".clusters({cluster.x}, {cluster.y}, {cluster.z})"
+
+    def _unclear(self) -> set[str]:
+        """Templates of which the compiler chooses the instance and clang does not tell it."""
+        found = set()
+        for path, facts in self.outlines.items():
+            for launch in find_launches(facts.lexed):
+                site = self.sites.get((path, launch.start))
+                if site is None or launch.packed or launch.name not in self.overloads:
+                    continue
+                if self._must_deduce(site, launch) and self._instance(site, launch) is None:
+                    found.add(launch.name)
+        return found
 
     def _instance(self, site: LaunchSite, launch: Launch) -> str | None:
         """The one instance that a launch means, where clang can tell."""
