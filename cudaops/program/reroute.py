@@ -24,7 +24,7 @@ from cudaops.program.dialect import (
 )
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import deduce_instance, plain_arguments
-from cudaops.program.launches import PACKED, Launch, find_launches
+from cudaops.program.launches import PACKED, Launch, find_launches, macro_parameters
 from cudaops.program.lexing import (
     Edit,
     Lexed,
@@ -206,7 +206,7 @@ class _Rewriter:
     def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
         callee = self._named(one_line(lexed, *launch.callee), site)
         known = site.kernel in self.overloads
-        name = f"#{launch.name}" if launch.macro_parameter and not known else f'"{site.kernel}"'
+        name = f'"{site.kernel}"' if known else _name_in_macro(launch, lexed)
         instance = self._instance(site, launch) if self._must_deduce(site, launch) else None
         chosen = None
         if launch.name in self.probes.kernels and instance is None:
@@ -301,6 +301,13 @@ class _Rewriter:
 
     def _kernel(self, name: str) -> Kernel | None:
         return next((k for k in self.program.kernels if k.plain_name == name), None)
+
+
+def _name_in_macro(launch: Launch, lexed: Lexed) -> str:
+    """The last name of a callee, as a macro with parameters writes it: `#NAME "_kernel"`."""
+    parameters = () if launch.directive is None else macro_parameters(lexed, launch.directive)
+    pieces = launch.name.split("##") if parameters else [launch.name]
+    return " ".join(f"#{one}" if one in parameters else f'"{one}"' for one in pieces)
 
 
 def _geometry(launch: Launch, lexed: Lexed) -> str:
