@@ -269,7 +269,7 @@ class Probes:
         callee."""
         head, angle, rest = callee.partition("<")
         spaces, found, _ = head.rstrip().rpartition(name)
-        if not found or any(map(_has_closure, arguments)):
+        if not found or any(map(has_closure, arguments)):
             return None
         asked = f"{spaces}{_PROBE}{name}{angle}{rest}({', '.join(arguments)})"
         listed = ", ".join(f'"{one}"' for one in self.names(name))
@@ -309,7 +309,7 @@ def _completing(name: str, kernel: Kernel, signature: Signature) -> str:
     )
 
 
-def _has_closure(argument: str) -> bool:
+def has_closure(argument: str) -> bool:
     """Whether a lambda stands in it: in what is not evaluated C++17 takes none."""
     tokens = lex(byte_text(argument)).tokens
     return any(
