@@ -156,7 +156,7 @@ def kernel_macros(files: Sequence[Lexed]) -> dict[str, Macro]:
     """Macros that define a kernel, by name; those that are defined twice or undone, and those that
     quote, left out."""
     named = _names_defined(files)
-    found = {}
+    found: dict[str, Macro] = {}
     for lexed in files:
         for directive in lexed.directives:
             words = [t.text for t in lexed.tokens[directive.first + 2 : directive.last]]
