@@ -312,6 +312,8 @@ class Captured(Record):
     """It took longer than it may and was ended: launches and times are those until then."""
     paused: bool = False
     """It launched nothing more for a while, and what came after was not waited for."""
+    passed_over: tuple[str, ...] = ()
+    """Why kernels with more time are not the target: a line each."""
     lockstep: InLockstep | None = None
     """Not None: this kernel ran in lockstep when it was captured."""
     unordered: tuple[UnorderedAccess, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from cudaops.domain.program import Kernel
 from cudaops.program.launches import find_launches
@@ -30,28 +30,31 @@ _LAUNCH_NOTHING = frozenset({
 """Of what stands in them, what is a value or a function of a thread or block."""
 
 
-def find_limits(files: Sequence[tuple[str, Outline]], kernels: Sequence[Kernel]) -> tuple[str, ...]:
-    """One line for each kind of thing in each file, with the first place it stands."""
+def find_limits(
+    files: Sequence[tuple[str, Outline]], kernels: Sequence[Kernel], followed: Collection[str] = ()
+) -> tuple[str, ...]:
+    """One line for each kind of thing in each file, with the first place it stands. `followed`:
+    macros that define kernels which are among these."""
     found: dict[str, None] = {}
     for path, facts in files:
-        for text in _of_file(path, facts):
+        for text in _of_file(path, facts, followed):
             found.setdefault(text)
     for name in not_told_apart(kernels):
         found.setdefault(f"kernel `{name}` has several definitions: launches are not told apart")
     return tuple(found)
 
 
-def _of_file(path: str, facts: Outline) -> Iterator[str]:
+def _of_file(path: str, facts: Outline, followed: Collection[str]) -> Iterator[str]:
     text = facts.lexed.text
     seen: set[str] = set()
     asm = asm_statements(facts.lexed, author=True)
-    followed = {s.start for s in asm if isinstance(s, Statement)}
+    read = {s.start for s in asm if isinstance(s, Statement)}
     for index, token in enumerate(facts.tokens[:-1]):
         after = facts.tokens[index + 1].text
         what = _WORDS.get(token.text) if token.kind == "name" else None
         if token.text in ("texture", "surface") and after != "<":
             what = None
-        if token.kind == "name" and token.text in ASM and token.start not in followed:
+        if token.kind == "name" and token.text in ASM and token.start not in read:
             what = "inline PTX"
         named = facts.tokens[index + 2].text if index + 2 < len(facts.tokens) else ""
         if token.text in _LIBRARIES and after == "::" and named not in _LAUNCH_NOTHING:
@@ -65,6 +68,7 @@ def _of_file(path: str, facts: Outline) -> Iterator[str]:
             yield f"{place}: a launch from the device: its kernel's time is modelled without it"
     for directive in facts.lexed.directives:
         words = [t.text for t in facts.lexed.tokens[directive.first : directive.last]]
-        if directive.keyword == "define" and "__global__" in words and "{" in words:
+        unseen = "__global__" in words and "{" in words and words[2] not in followed
+        if directive.keyword == "define" and unseen:
             line = line_of(text, directive.start)
             yield f"{path}:{line}: macro `{words[2]}` defines a kernel: such kernels are not seen"

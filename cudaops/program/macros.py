@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from cudaops.program.launches import Launch, find_launches, macro_parameters
 from cudaops.program.lexing import (
+    Directive,
     Edit,
     Lexed,
     Token,
@@ -20,7 +21,7 @@ from cudaops.program.lexing import (
     plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline
+from cudaops.program.outline import Item, Outline, defines_kernel
 
 _SPLICED = re.compile(r"[ \t]*\\\r?\n")
 """A line of a macro that goes on."""
@@ -82,8 +83,8 @@ def _uses(lexed: Lexed, macro: str) -> Iterator[_Use]:
         yield _Use(token.start, lexed.tokens[end].end, arguments)
 
 
-class _Macro(NamedTuple):
-    """A macro that launches one of its parameters."""
+class Macro(NamedTuple):
+    """A macro that launches one of its parameters, or defines a kernel."""
 
     lexed: Lexed
     name: str
@@ -136,13 +137,8 @@ def launches_written_out(files: Mapping[str, str], kernel: str) -> dict[str, str
     }
 
 
-def _launching(files: Sequence[Lexed]) -> Iterator[_Macro]:
-    named = Counter(
-        one.tokens[d.first + 2].text
-        for one in files
-        for d in one.directives
-        if d.keyword in ("define", "undef") and d.first + 2 < d.last
-    )
+def _launching(files: Sequence[Lexed]) -> Iterator[Macro]:
+    named = _names_defined(files)
     for lexed in files:
         found: dict[int, set[str]] = {}
         for launch in find_launches(lexed):
@@ -151,22 +147,61 @@ def _launching(files: Sequence[Lexed]) -> Iterator[_Macro]:
                 names = found.setdefault(launch.directive.first, set())
                 names |= {_PASTE} if pastes else {launch.name}
         for directive in lexed.directives:
-            if directive.first not in found:
-                continue
-            name = lexed.tokens[directive.first + 2].text
-            parameters = macro_parameters(lexed, directive)
-            after = closing(lexed.tokens, directive.first + 3) + 1
-            header = [t.text for t in lexed.tokens[directive.first + 4 : after - 1]]
-            body = lexed.tokens[after : directive.last]
-            takes_more = header[-3:] == ["."] * 3 and header[-4:-3] in ([], [","])
-            odd = named[name] > 1 or ("." in header and not takes_more)
-            quotes = sum(t.text == "#" for t in body) != 2 * len(_pairs_pasted(body))
-            if odd or quotes or any(t.text == "__VA_OPT__" for t in body):
-                continue
-            names = found[directive.first]
-            launched = frozenset(parameters.index(p) for p in names - {_PASTE})
-            pastes = _PASTE in names
-            yield _Macro(lexed, name, parameters, takes_more, launched, pastes, body)
+            if directive.first in found and named[_name(lexed, directive)] == 1:
+                macro = _read(lexed, directive, found[directive.first])
+                yield from [] if macro is None else [macro]
+
+
+def kernel_macros(files: Sequence[Lexed]) -> dict[str, Macro]:
+    """Macros that define a kernel, by name; those that are defined twice or undone, and those that
+    quote, left out."""
+    named = _names_defined(files)
+    found: dict[str, Macro] = {}
+    for lexed in files:
+        for directive in lexed.directives:
+            words = [t.text for t in lexed.tokens[directive.first + 2 : directive.last]]
+            if directive.keyword == "define" and defines_kernel(words) and named[words[0]] == 1:
+                macro = _read(lexed, directive, frozenset())
+                found |= {} if macro is None else {words[0]: macro}
+    return found
+
+
+def text_made(macros: Mapping[str, Macro], facts: Outline, item: Item) -> str | None:
+    """What stands for a use of a macro that defines a kernel (`Item.is_made`)."""
+    macro = macros.get(facts.tokens[item.first].text)
+    if macro is None:
+        return None
+    arguments = split_commas(facts.tokens[item.first + 2 : item.last - 1])
+    return macro.written_out(_Use(item.start, item.end, arguments), facts.lexed)
+
+
+def _name(lexed: Lexed, directive: Directive) -> str:
+    return lexed.tokens[directive.first + 2].text
+
+
+def _names_defined(files: Sequence[Lexed]) -> Counter[str]:
+    return Counter(
+        _name(one, d)
+        for one in files
+        for d in one.directives
+        if d.keyword in ("define", "undef") and d.first + 2 < d.last
+    )
+
+
+def _read(lexed: Lexed, directive: Directive, names: Set[str]) -> Macro | None:
+    """`names`: of the parameters that it launches. None where it quotes one, or has a head of
+    another kind."""
+    parameters = macro_parameters(lexed, directive)
+    after = closing(lexed.tokens, directive.first + 3) + 1
+    header = [t.text for t in lexed.tokens[directive.first + 4 : after - 1]]
+    body = lexed.tokens[after : directive.last]
+    takes_more = header[-3:] == ["."] * 3 and header[-4:-3] in ([], [","])
+    quotes = sum(t.text == "#" for t in body) != 2 * len(_pairs_pasted(body))
+    if ("." in header and not takes_more) or quotes or any(t.text == "__VA_OPT__" for t in body):
+        return None
+    launched = frozenset(parameters.index(p) for p in names - {_PASTE})
+    name = _name(lexed, directive)
+    return Macro(lexed, name, parameters, takes_more, launched, _PASTE in names, body)
 
 
 def _pairs_pasted(body: Sequence[Token]) -> list[tuple[Token, Token]]:
@@ -178,7 +213,7 @@ def _pairs_pasted(body: Sequence[Token]) -> list[tuple[Token, Token]]:
     ]
 
 
-def _written_out(lexed: Lexed, macros: Sequence[_Macro], kernel: str) -> Iterator[Edit]:
+def _written_out(lexed: Lexed, macros: Sequence[Macro], kernel: str) -> Iterator[Edit]:
     for macro in macros:
         for use in _uses(lexed, macro.name):
             handed = (a for n, a in enumerate(use.arguments) if n in macro.launched)

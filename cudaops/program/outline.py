@@ -71,6 +71,11 @@ class Item(NamedTuple):
         return self.kind == "function" and "__global__" in self.spaces
 
     @property
+    def is_made(self) -> bool:
+        """A use of a macro that defines a kernel."""
+        return self.kind == "other" and "__global__" in self.spaces
+
+    @property
     def is_host_only(self) -> bool:
         """A function definition that no kernel can call."""
         device = self.spaces & {"__global__", "__device__"} or "constexpr" in self.specifiers
@@ -117,13 +122,22 @@ def outline(raw: str, aliases: frozenset[tuple[str, frozenset[str]]] = frozenset
 
 
 def space_aliases(lexed: Lexed) -> frozenset[tuple[str, frozenset[str]]]:
-    """Object-like macros that stand for `__global__`, `__device__` or `__host__`, with which."""
+    """Object-like macros that stand for `__global__`, `__device__` or `__host__`, with which; as
+    `NAME(` those that define a kernel."""
     found = set()
     for directive in lexed.directives:
         words = [t.text for t in lexed.tokens[directive.first + 2 : directive.last]]
-        if directive.keyword == "define" and SPACES & set(words[1:]) and "{" not in words:
+        if directive.keyword == "define" and defines_kernel(words):
+            found.add((f"{words[0]}(", frozenset({"__global__"})))
+        elif directive.keyword == "define" and SPACES & set(words[1:]) and "{" not in words:
             found.add((words[0], frozenset(SPACES & set(words[1:]))))
     return frozenset(found)
+
+
+def defines_kernel(words: Sequence[str]) -> bool:
+    """Whether a macro of this name, these parameters and this body defines a kernel where it is
+    used."""
+    return words[1:2] == ["("] and "__global__" in words and "{" in words
 
 
 def kernel_declarations(facts: Outline) -> tuple[Item, ...]:
@@ -196,9 +210,21 @@ class _Reader:
                 )
                 at = close + 1
                 continue
-            item = self._item(at, end, namespaces)
+            item = self._made(at, namespaces) or self._item(at, end, namespaces)
             yield item._replace(in_linkage_block=linkage, is_global=deep == 0)
             at = max(item.last, at + 1)
+
+    def _made(self, at: int, namespaces: tuple[str, ...]) -> Item | None:
+        """A use of a macro that defines a kernel; no semicolon need follow."""
+        name = self.text(at)
+        spaces = self.aliases.get(f"{name}(") if self.text(at + 1) == "(" else None
+        if spaces is None:
+            return None
+        last = closing(self.tokens, at + 1) + 1
+        return Item(
+            "other", "", namespaces, spaces, frozenset({name}), self.tokens[at].start,
+            self.tokens[min(last, len(self.tokens)) - 1].end, at, last, None, None, None,
+        )  # fmt: skip
 
     def _block(self, at: int, end: int) -> tuple[tuple[str, ...], int] | None:
         """Names and `{` of a namespace or of `extern "C" {`."""

@@ -28,11 +28,13 @@ from cudaops.program.signature import read_parameters
 
 _POINTER = "cudaops_pointer_type"
 _PROBE = "cudaops_which_"
+_COMPLETED = "cudaops_completed_"
 _QUALIFIERS = re.compile(r"\b(?:__restrict__|__restrict|restrict|__grid_constant__)\b")
 _ATTRIBUTES = frozenset({
     "static", "inline", "extern", "__global__", "__forceinline__", "__noinline__", "constexpr",
     "__host__", "__device__",
 })  # fmt: skip
+_BEFORE_CLOSURE = frozenset({"(", ",", "{", "=", "?", ":", "return", "&&", "||", "+"})
 _WITH_PARENTHESES = frozenset({
     "__launch_bounds__", "__cluster_dims__", "__attribute__", "__maxnreg__", "__block_size__",
 })  # fmt: skip
@@ -186,12 +188,21 @@ def exact_address(kernel: Kernel, signature: Signature, callee: str) -> str:
 class Probes:
     """What stands beside the kernels of a program that is run, and is asked at their launches."""
 
-    def __init__(self, kernels: Sequence[Kernel], outlines: dict[str, Outline]) -> None:
+    def __init__(
+        self, kernels: Sequence[Kernel], outlines: dict[str, Outline], unclear: Iterable[str] = ()
+    ) -> None:
+        """`unclear`: plain names of templates whose instance no text tells at some launch."""
         overloaded = {k.plain_name for k in kernels if k.is_overloaded}
         special = {k.plain_name for k in kernels if _is_specialisation(k)}
-        self.kernels = {
-            name: [k for k in kernels if k.plain_name == name] for name in overloaded - special
+        asked = overloaded.union(unclear) - special
+        self.kernels = {name: [k for k in kernels if k.plain_name == name] for name in asked}
+        self.defaulted = {
+            name
+            for name, several in self.kernels.items()
+            if any(any(defaults_of(signature_of(k).parameters)) for k in several)
+            and all(p.name for k in several for p in k.parameters)
         }
+        """Of these a kernel has a parameter with a default, and all parameters have names."""
         self._outlines = outlines
         for kernel in kernels:
             facts = outlines[kernel.file]
@@ -203,8 +214,9 @@ class Probes:
         """Of all the kernels that are called so, in the order of their numbers."""
         return tuple(dict.fromkeys(k.name for k in self.kernels[name]))
 
-    def beside(self, path: str) -> list[tuple[int, str]]:
-        """Texts of one file, each with the place where it is put."""
+    def beside(self, path: str, *, registers: bool) -> list[tuple[int, str]]:
+        """Texts of one file, each with the place where it is put. `registers`: the addresses of
+        kernels that are no templates are to be known by name as well."""
         found = []
         facts = self._outlines[path]
         for item in facts.items:
@@ -212,7 +224,7 @@ class Probes:
                 continue
             kernel = self._declared(facts, item)
             if kernel is not None:
-                found.append((item.end, self._probe(facts, item, kernel)))
+                found.append((item.end, self._probe(facts, item, kernel, registers=registers)))
         tokens = facts.tokens
         for at, token in enumerate(tokens[:-1]):
             named = token.text in self.kernels and tokens[at + 1].text == ";" and at > 1
@@ -221,7 +233,9 @@ class Probes:
                 first -= 2
             if named and tokens[first - 1].text == "using":
                 written = facts.slice(tokens[first - 1].start, token.start)
-                found.append((tokens[at + 1].end, f" {written}{_PROBE}{token.text};"))
+                stand = [_PROBE, *([_COMPLETED] if token.text in self.defaulted else [])]
+                text = "".join(f" {written}{one}{token.text};" for one in stand)
+                found.append((tokens[at + 1].end, text))
         return found
 
     def _declared(self, facts: Outline, item: Item) -> Kernel | None:
@@ -234,7 +248,7 @@ class Probes:
         named = (k for k in self.kernels[item.name] if k.qualified_name == item.qualified_name)
         return next((k for k in named if _words(signature_of(k)) == mine), None)
 
-    def _probe(self, facts: Outline, item: Item, kernel: Kernel) -> str:
+    def _probe(self, facts: Outline, item: Item, kernel: Kernel, *, registers: bool) -> str:
         signature = _signature(facts, item)
         header = "" if signature.template is None else f"template <{signature.template}> "
         result = _result(facts, item)
@@ -243,24 +257,65 @@ class Probes:
         number = self.names(item.name).index(kernel.name)
         kind = f"::cudaops::Overload<{number}, void({signature.types}){condition}>"
         text = f" {header}{kind} {_PROBE}{item.name}({signature.parameters});"
-        if item.kind == "function" and not kernel.template_parameters:
+        if item.kind == "function" and item.name in self.defaulted:
+            text += _completing(item.name, kernel, signature)
+        if registers and item.kind == "function" and not kernel.template_parameters:
             own = exact_address(kernel, signature, item.name)
             text += f' CUDAOPS_KERNEL("{kernel.name}", ({own}));'
         return text
 
-    def chosen(self, name: str, callee: str, arguments: Sequence[str]) -> tuple[str, str] | None:
-        """The name of the kernel that a call means and its address, as expressions; None where
-        nobody can be asked. `name`: the last one of the callee."""
+    def chosen(self, name: str, callee: str, arguments: Sequence[str]) -> Chosen | None:
+        """The kernel that a call means; None where nobody can be asked. `name`: the last one of the
+        callee."""
         head, angle, rest = callee.partition("<")
         spaces, found, _ = head.rstrip().rpartition(name)
-        if not found or any(a.lstrip().startswith("[") for a in arguments):
+        if not found or any(map(has_closure, arguments)):
             return None
         asked = f"{spaces}{_PROBE}{name}{angle}{rest}({', '.join(arguments)})"
         listed = ", ".join(f'"{one}"' for one in self.names(name))
-        return (
+        return Chosen(
             f"::cudaops::overload_name(decltype({asked})::index, {listed})",
             f"static_cast<typename decltype({asked})::Pointer>(&{callee})",
+            f"{spaces}{_COMPLETED}{name}{angle}{rest}"
+            if self._leaves_out(name, len(arguments))
+            else "",
         )
+
+    def _leaves_out(self, name: str, given: int) -> bool:
+        """Whether a default stands for an argument of a launch, or none does: so says the overload
+        that is chosen. Where all take more, `left_out` puts them in."""
+        taken = {len(k.parameters) for k in self.kernels[name]}
+        return name in self.defaulted and given in taken and max(taken) > given
+
+
+class Chosen(NamedTuple):
+    """The kernel that a launch means, as C++ expressions."""
+
+    name: str
+    address: str
+    completed: str
+    """A function that calls its first argument with the others, and with the kernel's defaults for
+    those that are left out; empty where none may be."""
+
+
+def _completing(name: str, kernel: Kernel, signature: Signature) -> str:
+    """`Chosen.completed`, beside a kernel: its defaults mean what they mean there."""
+    header = "" if signature.template is None else f"{signature.template}, "
+    names = (f"{p.name}{'...' * ('...' in p.type_text)}" for p in kernel.parameters)
+    handed = f"Cudaops_k&& cudaops_k{f', {signature.parameters}' * bool(kernel.parameters)}"
+    return (
+        f" template <{header}class Cudaops_k> void {_COMPLETED}{name}({handed})"
+        f" {{ cudaops_k({', '.join(names)}); }}"
+    )
+
+
+def has_closure(argument: str) -> bool:
+    """Whether a lambda stands in it: in what is not evaluated C++17 takes none."""
+    tokens = lex(byte_text(argument)).tokens
+    return any(
+        token.text == "[" and (at == 0 or tokens[at - 1].text in _BEFORE_CLOSURE)
+        for at, token in enumerate(tokens)
+    )
 
 
 def _words(signature: Signature) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ from cudaops.program.instances import plain_arguments
 from cudaops.program.launches import Launch, Part, find_launches, joined
 from cudaops.program.lexing import Lexed, byte_text, closing, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
-from cudaops.program.macros import resolve_launched
+from cudaops.program.macros import Macro, kernel_macros, resolve_launched, text_made
 from cudaops.program.outline import (
     Item,
     Outline,
@@ -121,13 +121,14 @@ def parse_files(
     everything = [_FileFacts(f.path, outline(byte_text(f.text), aliases)) for f in files]
     beside = () if build is None else build.callers
     read = [facts for facts in everything if facts.path not in beside]
-    kernels = told_apart([k for facts in read for k in facts.kernels()])
+    made = kernel_macros([facts.lexed for facts in everything])
+    kernels = told_apart([k for facts in read for k in facts.kernels(made)])
     names = {k.plain_name for k in kernels}
     sites: list[LaunchSite] = []
     for facts in everything:
         first = first_site(facts.path) if of_build or build is not None else len(sites)
         found = facts.launches(first, names)
-        own = {k.plain_name for k in facts.kernels()} if facts.path in beside else set()
+        own = {k.plain_name for k in facts.kernels(made)} if facts.path in beside else set()
         sites += [s for s in found if facts.path not in beside or s.kernel in names - own]
     lexed = [facts.lexed for facts in read]
     return Program(
@@ -142,7 +143,7 @@ def parse_files(
         kernels=kernels,
         global_variables=tuple(v for facts in read for v in facts.global_variables()),
         launches=tuple(sites),
-        limits=find_limits([(facts.path, facts.outline) for facts in read], kernels),
+        limits=find_limits([(facts.path, facts.outline) for facts in read], kernels, made),
         build=build,
         problem=problem,
         application=application,
@@ -310,8 +311,34 @@ class _FileFacts:
         tokens = self.outline.tokens
         return self.text(Part(tokens[indices[0]].end, tokens[indices[1]].start))
 
-    def kernels(self) -> list[Kernel]:
-        return [self._kernel(i) for i in self.outline.items if i.is_kernel and i.parameters]
+    def kernels(self, made: Mapping[str, Macro]) -> list[Kernel]:
+        """`made`: the program's macros that define kernels."""
+        found = []
+        for item in self.outline.items:
+            if item.is_kernel and item.parameters:
+                found.append(self._kernel(item))
+            elif item.is_made:
+                found += self._made(item, made)
+        return found
+
+    def _made(self, item: Item, macros: Mapping[str, Macro]) -> list[Kernel]:
+        """Those that a macro defines, where it is used: with their own text."""
+        text = text_made(macros, self.outline, item)
+        if text is None:
+            return []
+        place = self._lines(item)
+        return [
+            k.model_copy(
+                update={
+                    "qualified_name": "::".join((*item.namespaces, k.qualified_name)),
+                    "first_line": place.first,
+                    "last_line": place.last,
+                    "start_byte": item.start,
+                    "end_byte": item.end,
+                }
+            )
+            for k in _FileFacts(self.path, outline(text)).kernels({})
+        ]
 
     def _kernel(self, item: Item) -> Kernel:
         text = self.text(Part(item.start, item.end))

@@ -24,7 +24,7 @@ from cudaops.program.dialect import (
 )
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import deduce_instance, plain_arguments
-from cudaops.program.launches import PACKED, Launch, find_launches
+from cudaops.program.launches import PACKED, Launch, find_launches, macro_parameters
 from cudaops.program.lexing import (
     Edit,
     Lexed,
@@ -118,7 +118,7 @@ class _Rewriter:
         self.templates = {
             k.name for k in program.kernels if k.template_parameters and not k.is_overloaded
         }
-        self.probes = Probes(program.kernels, self.outlines)
+        self.probes = Probes(program.kernels, self.outlines, self._unclear())
         self.directed = any(_USING_NAMESPACE.search(raw) for raw in raws.values())
 
     def files(self, *, host: bool) -> dict[str, str]:
@@ -129,7 +129,8 @@ class _Rewriter:
         # A device view has no shim: a launch that is left may only run on the host, as written.
         rerouted = host or self.dialect == "gcc"
         edits = self._launch_edits(path, facts.lexed) if rerouted else []
-        edits += [Edit(at, at, text) for at, text in self.probes.beside(path)] if host else []
+        probes = self.probes.beside(path, registers=host) if rerouted else []
+        edits += [Edit(at, at, text) for at, text in probes]
         if self.dialect == "gcc":
             edits += dialect_edits(facts.lexed, self.macros, author=True)
             edits += shared_global_edits(facts, self.shared)
@@ -203,22 +204,26 @@ class _Rewriter:
     def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
         callee = self._named(one_line(lexed, *launch.callee), site)
         known = site.kernel in self.overloads
-        name = f"#{launch.name}" if launch.macro_parameter and not known else f'"{site.kernel}"'
+        name = f'"{site.kernel}"' if known else _name_in_macro(launch, lexed)
+        instance = self._instance(site, launch) if self._must_deduce(site, launch) else None
         chosen = None
-        if launch.name in self.probes.kernels:
+        if launch.name in self.probes.kernels and instance is None:
             arguments = [one_line(lexed, p.start, p.end) for p in launch.arguments]
             chosen = self.probes.chosen(launch.name, callee, arguments)
-        name, address = chosen or (name, "")
-        begin = f"{self.shim}::launch({site.index}, {name}, "
+        begin = f"{self.shim}::launch({site.index}, {chosen.name if chosen else name}, "
         call = ")" + self._clusters(site)
-        if address:
-            call += f".of({address})"
+        if chosen:
+            call += f".of({chosen.address})"
+        elif instance:
+            call += f".of({instance})"
         elif self._must_deduce(site, launch):
-            instance = self._instance(site, launch)
-            deduced = _DEDUCED[self.dialect].replace("CALLEE", callee)
-            call += f".of({instance})" if instance else deduced
+            call += _DEDUCED[self.dialect].replace("CALLEE", callee)
         else:
             call += f".of({callee})"
+        if chosen and chosen.completed and launch.between is None:
+            text = f"{chosen.completed}({begin}{_geometry(launch, lexed)}{call}"
+            started = _in_its_place(launch, lexed, text + ", " * bool(launch.arguments))
+            return [started._replace(end=launch.open_paren + 1)]
         if launch.between is not None:
             first, last = launch.between
             after = "\n" * lexed.text.count("\n", last, launch.open_paren)
@@ -248,6 +253,18 @@ class _Rewriter:
             )
         cluster = found.pop() if found else None
         return "" if cluster is None else f".clusters({cluster.x}, {cluster.y}, {cluster.z})"
+
+    def _unclear(self) -> set[str]:
+        """Templates of which the compiler chooses the instance and clang does not tell it."""
+        found = set()
+        for path, facts in self.outlines.items():
+            for launch in find_launches(facts.lexed):
+                site = self.sites.get((path, launch.start))
+                if site is None or launch.packed or launch.name not in self.overloads:
+                    continue
+                if self._must_deduce(site, launch) and self._instance(site, launch) is None:
+                    found.add(launch.name)
+        return found
 
     def _instance(self, site: LaunchSite, launch: Launch) -> str | None:
         """The one instance that a launch means, where clang can tell."""
@@ -282,6 +299,13 @@ class _Rewriter:
 
     def _kernel(self, name: str) -> Kernel | None:
         return next((k for k in self.program.kernels if k.plain_name == name), None)
+
+
+def _name_in_macro(launch: Launch, lexed: Lexed) -> str:
+    """The last name of a callee, as a macro with parameters writes it: `#NAME "_kernel"`."""
+    parameters = () if launch.directive is None else macro_parameters(lexed, launch.directive)
+    pieces = launch.name.split("##") if parameters else [launch.name]
+    return " ".join(f"#{one}" if one in parameters else f'"{one}"' for one in pieces)
 
 
 def _geometry(launch: Launch, lexed: Lexed) -> str:

@@ -191,6 +191,7 @@ class ProgramCapture:
             if number != leader:
                 found[number] = self._captured(number, target, run)
         kept = [CapturedRun(run=run, captured=found[i]) for i, run in enumerate(runs)]
+        notices += found[leader].passed_over
         notices += [_alike(found[i]) for i in found if found[i].alike]
         if odd_sizes:
             kept += self._odd(target, runs, notices)

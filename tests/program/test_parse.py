@@ -338,3 +338,28 @@ def test_what_stands_instead_of_a_kernel_or_a_launch_is_named() -> None:
     )
     with pytest.raises(InputError, match=r"main.cu:2: a launch through the driver API"):
         require_runnable("main.cu", parse(other))
+
+
+def test_kernels_that_a_macro_defines_stand_where_it_is_used() -> None:
+    program = parse(
+        "#define MAP(NAME, T, ...) template <class A> __global__ void NAME##_map(A *p, T n) { \\\n"
+        "  p[threadIdx.x] = n; __VA_ARGS__; }\n"
+        "namespace one { MAP(fill, int) }\nMAP(twice, float, p[0] *= 2);\n"
+        "int main() { one::fill_map<int><<<1, 2>>>(nullptr, 3); }\n"
+    )
+    assert [(k.qualified_name, k.first_line) for k in program.kernels] == [
+        ("one::fill_map", 3),
+        ("twice_map", 4),
+    ]
+    assert [p.type_text for p in program.kernels[1].parameters] == ["A *", "float"]
+    assert "p[0] *= 2" in program.kernels[1].text
+    assert program.kernels[1].template_parameters == ("class A",)
+    assert only_site(program).kernel == "fill_map"
+    assert program.limits == ()
+
+
+def test_macros_that_define_kernels_and_are_not_followed_are_told() -> None:
+    twice = "#define K(N) __global__ void N() { }\n"
+    program = parse(f"{twice}K(a)\n#undef K\n{twice}K(b)\nint main() {{ }}\n")
+    assert not program.kernels
+    assert "defines a kernel" in program.limits[0]

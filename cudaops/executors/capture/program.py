@@ -34,7 +34,7 @@ from cudaops.executors.capture.report import (
     recorded,
     unseen,
 )
-from cudaops.executors.capture.workloads import Source, WorkloadReader
+from cudaops.executors.capture.workloads import NotCaptured, Source, WorkloadReader
 from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
 from cudaops.executors.isolation.view import hint_for
 from cudaops.executors.process import Finished, last_words
@@ -166,10 +166,21 @@ class Recording:
         if (fault := self._host_pointer(ran.report, target, found)) is not None:
             return fault
         executable = None if self.program.application else ran.executable
-        known, source = self.program.kernel(target), Source(executable, blobs, 2 * room)
-        reader = WorkloadReader(self.program, known, ran.report, source, folder)
-        seconds = next((c.counted_seconds for c in counts if c.kernel == target), 0.0)
-        workloads = reader.read(found, seconds)
+        source = Source(executable, blobs, 2 * room)
+        passed_over: list[str] = []
+        while True:
+            known = self.program.kernel(target)
+            reader = WorkloadReader(self.program, known, ran.report, source, folder)
+            seconds = next((c.counted_seconds for c in counts if c.kernel == target), 0.0)
+            try:
+                workloads = reader.read(found, seconds)
+                break
+            except NotCaptured as problem:
+                following = self._behind(target, counts, ran.report) if kernel is None else None
+                if following is None:
+                    raise
+                passed_over.append(f"{problem.reason}; {following[0]} is worked on instead")
+                target, found = following
         return Captured(
             kernel=target,
             workloads=workloads,
@@ -185,7 +196,21 @@ class Recording:
             alike=reader.alike,
             stopped=bool(ran.report.all("stopped")),
             paused=bool(ran.report.all("paused")),
+            passed_over=tuple(passed_over),
         )
+
+    def _behind(
+        self, target: str, counts: tuple[LaunchCount, ...], report: Report
+    ) -> tuple[str, list[Configuration]] | None:
+        """The next kernel that can be replaced, in the order of their time, with what was recorded
+        of it."""
+        ours = launched_here(self.program, [c.kernel for c in counts])
+        ours = [k for k in ours if k in self.named] if self.named else ours
+        for name in ours[ours.index(target) + 1 :]:
+            found = recorded(report, self.program, name, self.warm_ups)
+            if found and can_be_replaced(self.program, name):
+                return name, found
+        return None
 
     def _recorded_launches(
         self, report: Report, source: Source, folder: Path

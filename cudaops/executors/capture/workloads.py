@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import RecordedLaunch, RecordedMemory
-from cudaops.domain.program import Kernel, Program
+from cudaops.domain.program import Kernel, LaunchSite, Program
 from cudaops.domain.workload import (
     FLOATING,
     Allocation,
@@ -50,6 +50,7 @@ from cudaops.executors.cuda.symbols import demangled
 from cudaops.executors.untrusted_files import copy_untrusted, discard, remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance, plain_name
+from cudaops.program.overloads import has_closure
 from cudaops.program.syntax import POINTER_BYTES, Layout
 
 TIME_COVERED = 0.9
@@ -65,6 +66,18 @@ MOST_LARGE = 2
 counts them."""
 FEWEST_COUNTED = 4
 """Launches that show an integer to be a counter by each having another."""
+
+
+_CLOSURES = ("{lambda", "__nv_dl_wrapper_t", "__nv_hdl_wrapper_t")
+"""In names of instances, as g++ and nvcc spell the types of lambdas."""
+
+
+class NotCaptured(InputError):
+    """No launch of a kernel can be captured."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"{reason}; choose another kernel with --kernel")
+        self.reason = reason
 
 
 class Source(NamedTuple):
@@ -133,8 +146,9 @@ class WorkloadReader:
             passed = self._launches.passed(c.number)
             try:
                 callee = self._callee(c, names, passed)
-            except InputError:
-                if not enough:
+            except InputError as problem:
+                reasons.append(str(problem))
+                if workloads and not enough:
                     raise
                 continue
             if enough and callee in {w.callee for w in workloads}:
@@ -157,7 +171,7 @@ class WorkloadReader:
             if len(workloads) == MOST_WORKLOADS:
                 break
         if not workloads:
-            raise InputError(self._cannot(reasons))
+            raise NotCaptured(self._cannot(reasons))
         return tuple(workloads)
 
     def _counters(self, configurations: list[Configuration]) -> frozenset[int]:
@@ -233,8 +247,7 @@ class WorkloadReader:
 
     def _cannot(self, reasons: list[str]) -> str:
         reason = self._named(reasons[0]) if reasons else "nothing was recorded"
-        text = f"the launches of {self.kernel.name} cannot be captured: {reason}"
-        return f"{text}; choose another kernel with --kernel"
+        return f"the launches of {self.kernel.name} cannot be captured: {reason}"
 
     def _named(self, reason: str) -> str:
         for position, parameter in enumerate(self.kernel.parameters):
@@ -370,6 +383,8 @@ class WorkloadReader:
         if not self.kernel.template_parameters:
             return self.kernel.qualified_name
         if c.function in names:
+            if any(word in names[c.function] for word in _CLOSURES):
+                raise InputError(self._of_closure(c))
             return self._instance(callee_of(names[c.function]))
         if self.source.executable is None:
             raise Malformed("a config line with a function that no symbol line names")
@@ -390,9 +405,22 @@ class WorkloadReader:
         ]
         deduced = deduce_instance(self.kernel, elements)
         if deduced is None:
-            text = f"the template arguments of {self.kernel.name} cannot be told from its launch"
-            raise InputError(f"{text}; write them between angle brackets")
+            site = self._site(c)
+            if any(map(has_closure, site.args)):
+                raise InputError(self._of_closure(c))
+            text = f"{site.file}:{site.line}: the template arguments of {self.kernel.name} cannot"
+            raise InputError(f"{text} be told from its launch; write them between angle brackets")
         return deduced
+
+    def _site(self, c: Configuration) -> LaunchSite:
+        return next(one for one in self.program.launches if one.index == c.site)
+
+    def _of_closure(self, c: Configuration) -> str:
+        site = self._site(c)
+        return (
+            f"{site.file}:{site.line}: a template argument of {self.kernel.name} is the type of a "
+            "lambda, which has no name; write a structure with `operator()` instead of it"
+        )
 
     def _instance(self, callee: str) -> str:
         """The same, which is an instance of this kernel: the address of any function can be

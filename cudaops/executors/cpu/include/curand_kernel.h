@@ -1,7 +1,8 @@
-// cuRAND's device functions: XORWOW (G. Marsaglia, Xorshift RNGs, 2003) and Philox4x32-10 (Salmon et al.,
-// Parallel random numbers, SC 2011), with cuRAND's seeding, its 2^67 (XORWOW) and 2^66 (Philox) numbers a
-// subsequence and its Box-Muller transform: the integers are a GPU's to the bit. MRG32k3a, MTGP32, Sobol and
-// Poisson are not here.
+// cuRAND's device functions: XORWOW (G. Marsaglia, Xorshift RNGs, 2003), Philox4x32-10 (Salmon et al., Parallel
+// random numbers, SC 2011) and MRG32k3a (P. L'Ecuyer, Good parameters for combined multiple recursive random number
+// generators, 1999), with cuRAND's seeding, its 2^67 (XORWOW), 2^66 (Philox) and 2^76 (MRG32k3a) numbers a
+// subsequence and its Box-Muller transform: the integers are a GPU's to the bit. MTGP32, Sobol and Poisson are not
+// here.
 #pragma once
 #include <cstring>
 
@@ -21,6 +22,13 @@ struct curandStatePhilox4_32_10 {
   float boxmuller_extra;
   double boxmuller_extra_double;
 };
+struct curandStateMRG32k3a {
+  unsigned int s1[3], s2[3];
+  int boxmuller_flag, boxmuller_flag_double;
+  float boxmuller_extra;
+  double boxmuller_extra_double;
+};
+typedef curandStateMRG32k3a curandStateMRG32k3a_t;
 typedef curandStateXORWOW curandStateXORWOW_t, curandState_t, curandState;
 typedef curandStatePhilox4_32_10 curandStatePhilox4_32_10_t;
 
@@ -83,6 +91,59 @@ CUDAOPS_FN uint4 philox_block(uint4 c, uint2 k) {
     k.y += 0xBB67AE85u;
   }
   return c;
+}
+
+// Each of MRG32k3a's two recurrences is a matrix over the integers modulo its prime.
+struct MrgMatrix {
+  unsigned long long at[3][3], prime;
+
+  MrgMatrix times(const MrgMatrix& b) const {
+    MrgMatrix c{{}, prime};
+    for (int i = 0; i < 3; ++i)
+      for (int j = 0; j < 3; ++j)
+        for (int k = 0; k < 3; ++k) c.at[i][j] = (c.at[i][j] + at[i][k] * b.at[k][j] % prime) % prime;
+    return c;
+  }
+  void apply(unsigned int (&s)[3]) const {
+    unsigned long long sum[3] = {};
+    for (int i = 0; i < 3; ++i)
+      for (int k = 0; k < 3; ++k) sum[i] = (sum[i] + at[i][k] * s[k] % prime) % prime;
+    for (int i = 0; i < 3; ++i) s[i] = (unsigned int)sum[i];
+  }
+};
+constexpr unsigned long long mrg_1 = 4294967087u, mrg_2 = 4294944443u;
+// Steps by 2^0 to 2^190: 2^63 sequences of 2^127 numbers.
+struct MrgPowers {
+  MrgMatrix first[191], second[191];
+
+  MrgPowers() {
+    first[0] = {{{0, 1, 0}, {0, 0, 1}, {mrg_1 - 810728, 1403580, 0}}, mrg_1};
+    second[0] = {{{0, 1, 0}, {0, 0, 1}, {mrg_2 - 1370589, 0, 527612}}, mrg_2};
+    for (int n = 1; n < 191; ++n) {
+      first[n] = first[n - 1].times(first[n - 1]);
+      second[n] = second[n - 1].times(second[n - 1]);
+    }
+  }
+  static const MrgPowers& all() {
+    static const MrgPowers made;
+    return made;
+  }
+};
+__attribute__((noinline)) inline void mrg_skip(curandStateMRG32k3a* state, unsigned long long count, int exponent) {
+  for (int bit = 0; count; ++bit, count >>= 1)
+    if (count & 1) {
+      MrgPowers::all().first[exponent + bit].apply(state->s1);
+      MrgPowers::all().second[exponent + bit].apply(state->s2);
+    }
+}
+// From 1 to the first prime.
+CUDAOPS_FN unsigned long long mrg_next(curandStateMRG32k3a* state) {
+  unsigned long long a = (1403580ull * state->s1[1] + 810728ull * (mrg_1 - state->s1[0])) % mrg_1;
+  unsigned long long b = (527612ull * state->s2[2] + 1370589ull * (mrg_2 - state->s2[0])) % mrg_2;
+  for (int word = 0; word < 2; ++word) state->s1[word] = state->s1[word + 1], state->s2[word] = state->s2[word + 1];
+  state->s1[2] = (unsigned int)a;
+  state->s2[2] = (unsigned int)b;
+  return a > b ? a - b : a + mrg_1 - b;
 }
 
 constexpr double by_2_32 = 2.3283064365386963e-10, by_2_53 = 1.1102230246251565e-16;
@@ -160,6 +221,33 @@ CUDAOPS_FN uint4 curand4(curandStatePhilox4_32_10_t* state) {
   return make_uint4(x, y, z, w);
 }
 
+CUDAOPS_FN void skipahead(unsigned long long n, curandStateMRG32k3a_t* state) { ::cudaops::mrg_skip(state, n, 0); }
+CUDAOPS_FN void skipahead_subsequence(unsigned long long n, curandStateMRG32k3a_t* state) {
+  ::cudaops::mrg_skip(state, n & ((1ull << 51) - 1), 76);
+}
+CUDAOPS_FN void skipahead_sequence(unsigned long long n, curandStateMRG32k3a_t* state) {
+  ::cudaops::mrg_skip(state, n, 127);
+}
+CUDAOPS_FN void curand_init(unsigned long long seed, unsigned long long subsequence, unsigned long long offset,
+                            curandStateMRG32k3a_t* state) {
+  *state = curandStateMRG32k3a{};
+  unsigned long long low = (unsigned int)seed ^ 0x55555555u, high = (unsigned int)(seed >> 32) ^ 0xAAAAAAAAu;
+  if (!seed) low = high = 1;
+  for (int word = 0; word < 3; ++word) {
+    state->s1[word] = (unsigned int)((word == 1 ? high : low) * 12345 % ::cudaops::mrg_1);
+    state->s2[word] = (unsigned int)((word == 1 ? low : high) * 12345 % ::cudaops::mrg_2);
+  }
+  skipahead_subsequence(subsequence, state);
+  skipahead(offset, state);
+}
+CUDAOPS_FN unsigned int curand(curandStateMRG32k3a_t* state) {
+  return (unsigned int)((double)::cudaops::mrg_next(state) * 1.000000048662);
+}
+
+CUDAOPS_FN double curand_uniform_double(curandStateMRG32k3a_t* state) {
+  return (double)::cudaops::mrg_next(state) * 2.3283065498378288e-10;
+}
+CUDAOPS_FN float curand_uniform(curandStateMRG32k3a_t* state) { return (float)curand_uniform_double(state); }
 CUDAOPS_FN float curand_uniform(curandStateXORWOW_t* state) { return ::cudaops::uniform_of(curand(state)); }
 CUDAOPS_FN float curand_uniform(curandStatePhilox4_32_10_t* state) { return ::cudaops::uniform_of(curand(state)); }
 CUDAOPS_FN float4 curand_uniform4(curandStatePhilox4_32_10_t* state) {
@@ -179,6 +267,16 @@ CUDAOPS_FN double2 curand_uniform2_double(curandStatePhilox4_32_10_t* state) {
   return make_double2(::cudaops::uniform_of(x.x, x.y), ::cudaops::uniform_of(x.z, x.w));
 }
 
+CUDAOPS_FN float2 curand_normal2(curandStateMRG32k3a_t* state) {
+  float length = sqrtf(-2.0f * logf(curand_uniform(state))), s, c;
+  __sincosf(curand_uniform(state) * 6.2831855f, &s, &c);
+  return make_float2(s * length, c * length);
+}
+CUDAOPS_FN double2 curand_normal2_double(curandStateMRG32k3a_t* state) {
+  double length = sqrt(-2.0 * log(curand_uniform_double(state))), s, c;
+  sincospi(curand_uniform_double(state) * 2.0, &s, &c);
+  return make_double2(s * length, c * length);
+}
 template <class State> CUDAOPS_FN float2 curand_normal2(State* state) {
   unsigned int x = curand(state), y = curand(state);
   return ::cudaops::box_muller(x, y);

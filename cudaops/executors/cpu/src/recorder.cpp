@@ -401,6 +401,7 @@ class ProgramRecorder : public Recorder {
            (unsigned long long)(uintptr_t)call.function, call.grid.x, call.grid.y, call.grid.z, call.block.x,
            call.block.y, call.block.z, call.shared_bytes, call.within ? call.within : "");
     if (call.limit) report("limit\t%d\t%s", c.id, call.limit);
+    tell_what_leads_elsewhere(call, c);
     const std::vector<const Allocation*>& reachable = reached_.all;
     for (int i = 0; i < call.count; ++i) describe_argument(c.id, i, call.types[i], call.values[i], reachable);
     for (size_t k = 0; k < reachable.size(); ++k) {
@@ -449,13 +450,18 @@ class ProgramRecorder : public Recorder {
     return false;
   }
 
-  void store_after(const Call& call, Configuration& c) {
-    const std::vector<const Allocation*>& reachable = reached_.all;
+  void tell_what_leads_elsewhere(const Call& call, Configuration& c) {
     for (int i = 0; i < call.count; ++i) {
       const ArgumentType& type = call.types[i];
       if (type.kind == ArgumentKind::Pointer && type.pointee_pointer && leads_elsewhere(type, call.values[i]))
-        report("limit\t%d\tparameter @N%d@ points to pointers to what a kernel made, or to the host's memory", c.id, i);
+        report("limit\t%d\tparameter @N%d@ points to pointers to what a kernel made with new or malloc, or to the "
+               "host's memory; allocate it with cudaMalloc", c.id, i);
     }
+  }
+
+  void store_after(const Call& call, Configuration& c) {
+    const std::vector<const Allocation*>& reachable = reached_.all;
+    tell_what_leads_elsewhere(call, c);
     for (size_t k = 0; k < reachable.size(); ++k)
       report("after\t%d\t%zu\t%s", c.id, k, store((const void*)reachable[k]->begin, reachable[k]->size).c_str());
     for (GlobalVariable* v = global_variables; v; v = v->next)

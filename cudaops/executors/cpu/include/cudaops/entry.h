@@ -24,7 +24,9 @@ const void* function_of(unsigned long long token);  // null where this executabl
 template <class Written>
 unrestricted<Written> unpack(const RawValue& value, const char* kernel, int position) {
   using P = unrestricted<Written>;
-  if constexpr (points_to_function<P>) {
+  if constexpr (std::is_reference<P>::value) {
+    return static_cast<P>(*unpack<handed<P>>(value, kernel, position));
+  } else if constexpr (points_to_function<P>) {
     unsigned long long token = 0;
     if (value.kind == RawValue::Bytes && value.size == sizeof token) std::memcpy(&token, value.bytes, sizeof token);
     const void* function = token ? function_of(token) : nullptr;

@@ -35,6 +35,10 @@ struct Call {
 
 void submit(const Call& call);
 
+// What a parameter is to a kernel: a reference is the address of what it is of.
+template <class P>
+using handed = std::conditional_t<std::is_reference<P>::value, std::remove_reference_t<P>*, P>;
+
 template <class F, class... P>
 struct Closure {
   F function;
@@ -52,8 +56,9 @@ struct Closure {
 
   template <size_t... I>
   void submit_with(Call call, std::index_sequence<I...>) {
-    static constexpr ArgumentType types[] = {describe<P>()..., ArgumentType{}};
-    void* values[] = {(void*)&std::get<I>(arguments)..., nullptr};
+    static constexpr ArgumentType types[] = {describe<handed<P>>()..., ArgumentType{}};
+    void* addresses[] = {(void*)&std::get<I>(arguments)..., nullptr};
+    void* values[] = {std::is_reference<P>::value ? (void*)&addresses[I] : addresses[I]..., nullptr};
     call.invoke = &invoke;
     call.closure = this;
     call.copy = &copy;
@@ -70,7 +75,7 @@ struct Bound {
   Call call;
   void (*function)(P...);
   void operator()(P... arguments) const {
-    Closure<void (*)(P...), P...> closure{function, std::tuple<P...>(std::move(arguments)...)};
+    Closure<void (*)(P...), P...> closure{function, std::tuple<P...>(std::forward<P>(arguments)...)};
     closure.submit_with(call, std::index_sequence_for<P...>());
   }
 };
