@@ -153,6 +153,11 @@ SLACK_SHARED = _derived(
     "0: shared memory is what limits the blocks an SM holds.",
     _LIMITS, lambda regs, smem, warps, blocks: smem - min(regs, smem, warps, blocks),
 )  # fmt: skip
+OWN_SHARED = _derived(
+    "own_shared_bytes", "Shared memory of its own a block", "byte",
+    "Static and dynamic, without what the driver reserves.",
+    (ncu.SHARED_STATIC, ncu.SHARED_DYNAMIC), lambda static, dynamic: static + dynamic,
+)  # fmt: skip
 SLACK_BLOCK_SIZE = _derived(
     "slack_block_size", "Blocks an SM beyond the tightest limit, block size", "block",
     "0: warp or block slots are what limits the blocks an SM holds.",

@@ -212,6 +212,7 @@ def _uncoalesced(kind: str, requests: str, used: str) -> tuple[Rule, ...]:
         id=f"scattered_{kind}",
         priority=_CAUSE_PRIORITY + 1,
         conditions=(Condition(requests, ">", 16.0, _BEYOND_VECTOR),),
+        unless=(_MEMORY_IDLES, Condition(used, "<=", 16.0, f"uncoalesced_{kind} says it then")),
         text=text,
     )
     minor = scattered._replace(
@@ -385,7 +386,7 @@ _IDLE = Condition(
 )
 
 
-def _occupancy(subtype: Subtype, slack: str, what: str, threshold: float) -> Rule:
+def _occupancy(subtype: Subtype, slack: str, what: str, threshold: float, *own: Condition) -> Rule:
     return Rule(
         id=subtype,
         subtype=subtype,
@@ -395,6 +396,7 @@ def _occupancy(subtype: Subtype, slack: str, what: str, threshold: float) -> Rul
             Condition(ncu.THEORETICAL_OCCUPANCY, "<=", threshold, _LOW_OCCUPANCY),
             Condition(slack, "==", 0.0, "the tightest of the limits"),
             _IDLE,
+            *own,
         ),
         unless=(_NOT_FILLED,),
         text=f"{what} let an SM hold {{0}} % of its warps, and {{2}} % of the issue slots are idle",
@@ -479,7 +481,14 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
         text="{0} % of the block slots stay empty because {1} waves are not a whole number",
     ),
     _occupancy("occupancy_registers", derived.SLACK_REGISTERS, "registers", 50.0),
-    _occupancy("occupancy_shared", derived.SLACK_SHARED, "shared memory a block", 50.0),
+    _occupancy(
+        "occupancy_shared", derived.SLACK_SHARED, "shared memory a block", 50.0,
+        Condition(
+            derived.OWN_SHARED, ">", 0.0,
+            "what the driver takes of shared memory a block, no rewrite can give back: with none "
+            "of its own a kernel is limited by the number of its blocks",
+        ),
+    ),
     _occupancy("occupancy_block_size", derived.SLACK_BLOCK_SIZE, "blocks of this size", 67.0),
     Rule(
         id="many_waves",
@@ -564,10 +573,24 @@ RULES: tuple[Rule, ...] = (
 """Order here is for readers; `Rule.priority` decides."""
 
 
+def by_gain(priority: int) -> bool:
+    """Whether rules of this priority are ranked by what removing their cause gains: busy units, and
+    causes behind them."""
+    return _PIPE_PRIORITY <= priority <= _STRAINED_PRIORITY
+
+
 def fired_rules(facts: Mapping[str, Fact]) -> tuple[Fired, ...]:
-    """Rules that fire, the one that decides first: by priority, then by strength."""
+    """Rules that fire, the one that decides first (`_rank`)."""
     fired = [found for rule in RULES if (found := fire(rule, facts)) is not None]
-    return tuple(sorted(fired, key=lambda found: (found.rule.priority, -found.strength)))
+    return tuple(sorted(fired, key=_rank))
+
+
+def _rank(found: Fired) -> tuple[float, ...]:
+    """Tier, gain within a tier that goes by gain, priority, strength."""
+    priority, gain = found.rule.priority, found.finding.gain_at_most_pct
+    if not by_gain(priority):
+        return (priority, 0.0, priority, -found.strength)
+    return (_PIPE_PRIORITY, -round(100.0 if gain is None else gain), priority, -found.strength)
 
 
 def rules_reading(fact: str) -> tuple[Rule, ...]:

@@ -325,7 +325,10 @@ def evidence_line(evidence: Evidence, verdict: Verdict, profile: Profile | None)
 
 def finding_lines(verdict: Verdict) -> tuple[str, ...]:
     """Every other rule that fired, one line each, the most serious first."""
-    return tuple(f"{f.subtype}: {line(f.text, 200)}" for f in verdict.findings[1 : 1 + _FINDINGS])
+    return tuple(
+        f"{f.subtype}: {line(f.text, 200)}{f'; {f.gain}' if f.gain else ''}"
+        for f in verdict.findings[1 : 1 + _FINDINGS]
+    )
 
 
 def rule_lines(verdict: Verdict) -> tuple[str, ...]:

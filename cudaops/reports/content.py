@@ -393,6 +393,12 @@ def verdict_sentence(verdict: Verdict, clock: Clock) -> str:
     return f"{one_line(verdict.summary, 600).rstrip('.')} ({clock})."
 
 
+def relief_sentence(verdict: Verdict) -> str:
+    """What usually helps, and what removing the cause saves at most."""
+    gain = f" By the busiest other unit, {verdict.gain}." if verdict.gain else ""
+    return f"{one_line(verdict.relief, 600)}{gain}"
+
+
 def notes_read(record: RunRecord) -> dict[str, list[str]]:
     """Titles of the notes that were cited, each with its sections, nearest first."""
     read: dict[str, list[str]] = {}

@@ -79,7 +79,7 @@ def _profile(summary: ProfileSummary) -> str:
         _table(("metric", "value", "threshold", "source"), rows),
         f"One launch: {microseconds(baseline.duration_us, content.time_clock(baseline))}. "
         + _text(content.roofline_sentence(verdict.roofline, clock, content.AUTHORS)),
-        f"What helps: {_text(verdict.relief)}",
+        f"What helps: {_text(content.relief_sentence(verdict))}",
     ]
     if summary.best is not None and summary.best_verdict is not None:
         best_clock = Clock(summary.best.source, summary.best.device)

@@ -117,7 +117,7 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
             Text(f"One launch: {microseconds(baseline.duration_us, content.time_clock(baseline))}.")
         ),
         indented(Text(content.roofline_sentence(verdict.roofline, clock, content.AUTHORS))),
-        indented(Text(f"What helps: {one_line(verdict.relief, 600)}")),
+        indented(Text(f"What helps: {content.relief_sentence(verdict)}")),
         indented(Text(content.metrics_sentence(summary))),
     ]
     if summary.best is not None and summary.best_verdict is not None:

@@ -12,7 +12,7 @@ from cudaops.cuda import metrics as ncu
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS, value_of
 from cudaops.cuda.ncu_pages import parse_csv
-from cudaops.cuda.rules import RULES
+from cudaops.cuda.rules import RULES, by_gain
 from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.cuda.verdict import diagnose, explain
 from cudaops.domain.profile import Profile, Verdict
@@ -157,7 +157,7 @@ LAUNCHES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     ),
     "occupancy_shared": (
         {**QUIET, **IDLE, **LIMITS, ncu.WAVES: 5, ncu.LIMIT_SHARED: 2,
-         ncu.THEORETICAL_OCCUPANCY: 25},
+         ncu.THEORETICAL_OCCUPANCY: 25, ncu.SHARED_STATIC: 49152, ncu.SHARED_DYNAMIC: 0},
         {ncu.LIMIT_SHARED: 8, ncu.LIMIT_REGISTERS: 2},
     ),
     "occupancy_block_size": (
@@ -243,12 +243,12 @@ def test_what_is_busy_on_a_few_sms_is_not_the_limit() -> None:
 @pytest.mark.parametrize(
     ("more", "limit"),
     [
-        ({ncu.GRID_SIZE: 37}, "fma_pipe"),
-        ({ncu.GRID_SIZE: 720}, "fma_pipe"),
+        ({ncu.GRID_SIZE: 37}, "l1_load_throughput"),
+        ({ncu.GRID_SIZE: 720}, "l1_load_throughput"),
         ({ncu.DRAM_THROUGHPUT: 70.0, ncu.PIPE_FMA: 10.0, ncu.ISSUE_SLOTS_BUSY: 5.0},
          "dram_bandwidth"),
-        ({ncu.L2_THROUGHPUT: 70.0}, "fma_pipe"),
-        ({ncu.L2_ATOMIC_UNIT: 90.0}, "fma_pipe"),
+        ({ncu.L2_THROUGHPUT: 70.0}, "l1_load_throughput"),
+        ({ncu.L2_ATOMIC_UNIT: 90.0}, "l1_load_throughput"),
     ],
 )  # fmt: skip
 def test_a_few_sms_may_keep_what_all_share_busy(more: dict[str, float], limit: str) -> None:
@@ -316,11 +316,66 @@ def test_the_relief_for_shared_memory_is_not_shared_memory() -> None:
 
 
 def test_findings_come_in_the_order_that_decides() -> None:
+    """By priority; busy units and causes behind them by what removing each gains."""
     priority = {rule.id: rule.priority for rule in RULES}
     for kernel in ("naive", "regtiled"):
         findings = diagnose(captured(kernel, "raw"), H200).findings
-        ranks = [priority[finding.rule] for finding in findings]
+        ranks = [priority[f.rule] for f in findings if not by_gain(priority[f.rule])]
         assert ranks == sorted(ranks)
+        gains = [f.gain_at_most_pct or 0 for f in findings if by_gain(priority[f.rule])]
+        assert gains == sorted(gains, reverse=True)
+
+
+def test_blocks_of_one_warp_are_limited_by_their_size_and_not_by_shared_memory() -> None:
+    """llm.c's gelu with blocks of 32 threads on an H200: 32 blocks an SM, as many as the driver's
+    1 KB a block allows too."""
+    tie = {
+        **QUIET, **IDLE, ncu.WAVES: 5, ncu.THEORETICAL_OCCUPANCY: 50,
+        ncu.LIMIT_REGISTERS: 64, ncu.LIMIT_SHARED: 32, ncu.LIMIT_WARPS: 64, ncu.LIMIT_BLOCKS: 32,
+        ncu.SHARED_STATIC: 0, ncu.SHARED_DYNAMIC: 0,
+    }  # fmt: skip
+    verdict = diagnose(made(tie), H200)
+    assert verdict.subtype == "occupancy_block_size"
+    assert "occupancy_shared" not in subtypes(verdict)
+    assert "128 to 256 threads" in verdict.relief
+
+
+def test_a_busy_pipe_comes_before_a_path_that_is_less_busy() -> None:
+    """lavaMD: FP64 at 70 %, and loads of 25 sectors on a memory system used 45 %. Perfect loads
+    leave 70 % of the time to FP64."""
+    launch = {
+        ncu.PIPE_FP64: 70, ncu.MEMORY_THROUGHPUT: 45, ncu.L1_THROUGHPUT: 45,
+        ncu.DRAM_THROUGHPUT: 3, ncu.GLOBAL_LD_REQUESTS: 1e6, ncu.GLOBAL_LD_SECTORS: 25e6,
+        ncu.BYTES_PER_SECTOR_LD: 8,
+    }  # fmt: skip
+    verdict = diagnose(made(launch), H200)
+    assert verdict.subtype == "fp64_pipe"
+    assert (
+        verdict.gain == "removing it saves at most 55 % of the time (L1/TEX Cache Throughput 45 %)"
+    )
+    assert "registers" in verdict.relief
+    found = [f for f in verdict.findings if f.subtype == "uncoalesced_access"]
+    assert [f.gain_at_most_pct for f in found] == [30.0]  # said once
+    busy = diagnose(made({**launch, ncu.L1_THROUGHPUT: 90, ncu.MEMORY_THROUGHPUT: 90}), H200)
+    assert busy.subtype == "uncoalesced_access"
+
+
+def test_no_loads_are_moved_in_a_kernel_without_loads() -> None:
+    """Mandelbrot: 97 % occupancy, nothing busy, nothing read."""
+    none = {**QUIET, **IDLE, ncu.GLOBAL_LD_INST: 0, ncu.SHARED_LD_INST: 0}
+    verdict = diagnose(made(none), H200)
+    assert verdict.subtype == "low_parallelism"
+    assert "buffered" not in verdict.relief
+    assert "arithmetic in flight" in verdict.relief
+    assert "buffered" in diagnose(made({**none, ncu.GLOBAL_LD_INST: 100}), H200).relief
+
+
+def test_a_wait_gains_no_more_than_its_share_nor_than_the_busiest_unit_leaves() -> None:
+    wait = {**QUIET, **STALL, ncu.STALL_LONG: 7, ncu.DRAM_THROUGHPUT: 20}
+    verdict = diagnose(made(wait), A10)
+    assert verdict.subtype == "stall_long_scoreboard"
+    assert verdict.findings[0].gain_at_most_pct == pytest.approx(70)
+    assert diagnose(made({}), A10).gain == ""
 
 
 def test_explain_says_meaning_source_and_readers() -> None:

@@ -230,7 +230,7 @@ def _limits_of(
         one_line(verdict.subtype),
         content.verdict_sentence(verdict, clock),
         str(clock),
-        one_line(verdict.relief, 1000),
+        content.relief_sentence(verdict),
         content.evidence_rows(verdict, summary),
         [one_line(item.source) for item in verdict.evidence],
         microseconds(profile.duration_us, content.time_clock(profile)),
