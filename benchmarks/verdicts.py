@@ -5,9 +5,9 @@
 
 `collect` profiles programs (`cudaops profile --executor cpu --device H200`) and adds what rules
 read to PROFILES.json: an interrupted one goes on. A folder is a program of one .cu file; --args
-gives its command line. `table` diagnoses every profile again, a run's `run.json` among them, and
-writes TABLE.md and TABLE.json: after a change of the rules that takes a second. With --before it
-says which verdicts changed.
+gives its command line. `table` diagnoses every profile again, a run's `run.json` and ncu's CSV
+pages among them, and writes TABLE.md and TABLE.json: after a change of the rules that takes a
+second. With --before it says which verdicts changed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import Any
 from cudaops.cuda.derived import DERIVED
 from cudaops.cuda.devices import device
 from cudaops.cuda.metrics import METRICS
+from cudaops.cuda.ncu_pages import parse_csv
 from cudaops.cuda.rules import RULES
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.profile import Profile
@@ -77,7 +78,8 @@ def _profiled(program: Path, argv: list[str], target: str) -> dict[str, Any]:
             return {"why_not": f"no profile in {2 * TIMEOUT_S} s"}
     if done.returncode:
         said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        return {"why_not": (said or ["nothing was said"])[-1][:200]}
+        why = (said or ["nothing was said"])[-1].replace(f"{place}/", "")
+        return {"why_not": why[:200]}
     return _reduced(Profile.model_validate(json.loads(done.stdout)["baseline"]))
 
 
@@ -107,6 +109,10 @@ def _is_one(folder: Path) -> bool:
 def _profiles(paths: list[Path]) -> dict[str, Profile]:
     found: dict[str, Profile] = {}
     for path in paths:
+        if path.suffix == ".csv":
+            launches = parse_csv(path.read_text("utf-8-sig"))
+            found |= {f"{path.name} {at}": one.profile for at, one in enumerate(launches)}
+            continue
         held = json.loads(path.read_text("utf-8"))
         if "run_id" in held:
             for whose in ("baseline", "best"):

@@ -65,6 +65,11 @@ class Gain(NamedTuple):
 
     at_most_pct: float
     """Of the launch's time, 0-100."""
+    busy_pct: float
+    """Of the busiest unit that the cause keeps busy, 0-100; 0: none, or not known."""
+    weight_pct: float
+    """What causes are ranked by: the bound, and of a unit's cause no more than the unit is busy. A
+    unit that idles may be waited for, and the bound is loose then."""
     then: str
     """Label of the unit that the rest waits for, with its share: `FP64 pipe 88 %`."""
 
@@ -75,14 +80,24 @@ def gain_of(subtype: Subtype, facts: Mapping[str, Fact]) -> Gain | None:
     if subtype in ("launch_bound", "unknown"):
         return None
     relieved = RELIEVED.get(subtype, frozenset())
+    if subtype == "occupancy_grid" and derived.IDLE_SMS in facts:
+        # More SMs share what is busy in one, and nothing that all of them share.
+        idle = facts[derived.IDLE_SMS].value
+        relieved = UNITS - {ncu.L2_THROUGHPUT, ncu.DRAM_THROUGHPUT} if idle > 0 else relieved
     rest = [facts[unit] for unit in UNITS - relieved if unit in facts]
     if not rest:
         return None
     busiest = max(rest, key=lambda fact: (fact.value, fact.label))
     left = [100.0 - min(busiest.value, 100.0)]
     own = _OF_ITS_OWN.get(subtype)
+    if subtype == "occupancy_grid" and relieved:
+        own = derived.IDLE_SMS
     if own is not None and own in facts:
         left.append(facts[own].value)
     if subtype == "divergence" and ncu.ACTIVE_THREADS in facts:
         left.append(100.0 * (1.0 - facts[ncu.ACTIVE_THREADS].value / _WARP))
-    return Gain(max(0.0, min(left)), f"{busiest.label} {busiest.value:.0f} %")
+    busy = max((facts[unit].value for unit in relieved if unit in facts), default=0.0)
+    most = max(0.0, min(left))
+    serial = subtype in ("occupancy_grid", "atomic_contention")
+    weight = most if serial or not busy else min(most, busy)
+    return Gain(most, busy, weight, f"{busiest.label} {busiest.value:.0f} %")

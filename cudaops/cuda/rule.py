@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from cudaops.cuda import metrics as ncu
 from cudaops.cuda.derived import Fact
-from cudaops.cuda.gains import gain_of
+from cudaops.cuda.gains import Gain, gain_of
 from cudaops.cuda.subtypes import SUBTYPES, Subtype
 from cudaops.domain.profile import Evidence, Finding
 
@@ -66,6 +66,8 @@ class Fired(NamedTuple):
 
     rule: Rule
     finding: Finding
+    gain: Gain | None
+    """What removing the cause saves at most."""
     strength: float
     """Value of the first condition's fact; how far below the threshold where that must be low."""
 
@@ -106,7 +108,7 @@ def fire(rule: Rule, facts: Mapping[str, Fact]) -> Fired | None:
             for fact, condition in zip(values, rule.conditions, strict=True)
         ),
     )
-    return Fired(rule, finding, sign * values[0].value)
+    return Fired(rule, finding, gain, sign * values[0].value)
 
 
 def _relief(rule: Rule, facts: Mapping[str, Fact]) -> str:

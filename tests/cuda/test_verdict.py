@@ -9,7 +9,9 @@ import pytest
 
 from cudaops.cuda import derived
 from cudaops.cuda import metrics as ncu
+from cudaops.cuda.derived import facts
 from cudaops.cuda.devices import DEVICES
+from cudaops.cuda.gains import gain_of
 from cudaops.cuda.metrics import METRICS, value_of
 from cudaops.cuda.ncu_pages import parse_csv
 from cudaops.cuda.rules import RULES, by_gain
@@ -322,8 +324,11 @@ def test_findings_come_in_the_order_that_decides() -> None:
         findings = diagnose(captured(kernel, "raw"), H200).findings
         ranks = [priority[f.rule] for f in findings if not by_gain(priority[f.rule])]
         assert ranks == sorted(ranks)
-        gains = [f.gain_at_most_pct or 0 for f in findings if by_gain(priority[f.rule])]
-        assert gains == sorted(gains, reverse=True)
+        known = facts(captured(kernel, "raw"), None)
+        gains = [gain_of(f.subtype, known) for f in findings if by_gain(priority[f.rule])]
+        weights = [round(gain.weight_pct) for gain in gains if gain is not None]
+        assert len(weights) == len(gains)
+        assert weights == sorted(weights, reverse=True)
 
 
 def test_blocks_of_one_warp_are_limited_by_their_size_and_not_by_shared_memory() -> None:
@@ -358,6 +363,41 @@ def test_a_busy_pipe_comes_before_a_path_that_is_less_busy() -> None:
     assert [f.gain_at_most_pct for f in found] == [30.0]  # said once
     busy = diagnose(made({**launch, ncu.L1_THROUGHPUT: 90, ncu.MEMORY_THROUGHPUT: 90}), H200)
     assert busy.subtype == "uncoalesced_access"
+
+
+def test_rows_of_unequal_length_are_uncoalesced_too() -> None:
+    """A CSR product: idle lanes touch no sector, and of each that is touched an eighth is used."""
+    rows = {
+        **LOADS, ncu.GLOBAL_LD_REQUESTS: 1e6, ncu.GLOBAL_LD_SECTORS: 7.6e6,
+        ncu.BYTES_PER_SECTOR_LD: 4.1, ncu.L1_THROUGHPUT: 95, ncu.L2_THROUGHPUT: 68,
+        ncu.DRAM_THROUGHPUT: 15, ncu.MEMORY_THROUGHPUT: 93,
+    }  # fmt: skip
+    verdict = diagnose(made(rows), A10)
+    assert (verdict.subtype, verdict.findings[0].rule) == ("uncoalesced_access", "sparse_load")
+
+
+def test_idle_sms_come_before_a_path_that_is_hardly_used() -> None:
+    """Arrays in local memory on half of the SMs: L1 is used 30 %."""
+    half = {
+        ncu.GRID_SIZE: 32, ncu.SM_COUNT: 72, ncu.WAVES: 0.1, ncu.L1_THROUGHPUT: 30,
+        ncu.DRAM_THROUGHPUT: 1, ncu.ISSUE_SLOTS_BUSY: 5, ncu.SPILL_OVERHEAD: 60,
+        ncu.SPILL_REQUESTS: 1e6,
+    }  # fmt: skip
+    verdict = diagnose(made(half), A10)
+    assert verdict.subtype == "occupancy_grid"
+    assert "register_spills" in subtypes(verdict)
+    assert diagnose(made({**half, ncu.L1_THROUGHPUT: 90}), A10).subtype == "register_spills"
+
+
+def test_a_few_wasteful_stores_are_not_the_cause() -> None:
+    """A convolution from shared memory: half of its stores' bytes is 8 % of all that moves."""
+    few = {
+        **LOADS, ncu.GLOBAL_LD_REQUESTS: 5e5, ncu.GLOBAL_LD_SECTORS: 2.9e6,
+        ncu.BYTES_PER_SECTOR_LD: 18.6, ncu.GLOBAL_ST_REQUESTS: 65536,
+        ncu.GLOBAL_ST_SECTORS: 524288, ncu.BYTES_PER_SECTOR_ST: 16, ncu.L1_THROUGHPUT: 76,
+        ncu.SHARED_DATA_PIPE: 57, ncu.MEMORY_THROUGHPUT: 72, ncu.DRAM_THROUGHPUT: 4,
+    }  # fmt: skip
+    assert diagnose(made(few), A10).subtype == "shared_throughput"
 
 
 def test_no_loads_are_moved_in_a_kernel_without_loads() -> None:
