@@ -320,12 +320,13 @@ def test_the_relief_for_shared_memory_is_not_shared_memory() -> None:
 def test_findings_come_in_the_order_that_decides() -> None:
     """By priority; busy units and causes behind them by what removing each gains."""
     priority = {rule.id: rule.priority for rule in RULES}
+    cause = {rule.id: rule.subtype for rule in RULES}
     for kernel in ("naive", "regtiled"):
         findings = diagnose(captured(kernel, "raw"), H200).findings
         ranks = [priority[f.rule] for f in findings if not by_gain(priority[f.rule])]
         assert ranks == sorted(ranks)
         known = facts(captured(kernel, "raw"), None)
-        gains = [gain_of(f.subtype, known) for f in findings if by_gain(priority[f.rule])]
+        gains = [gain_of(cause[f.rule], known) for f in findings if by_gain(priority[f.rule])]
         weights = [round(gain.weight_pct) for gain in gains if gain is not None]
         assert len(weights) == len(gains)
         assert weights == sorted(weights, reverse=True)
