@@ -10,7 +10,8 @@ from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.ends import End
 from cudaops.domain.evaluation import Evaluation
-from cudaops.domain.judgement import Attempt, Judgement, TunedSetting
+from cudaops.domain.judge import mean_times_us
+from cudaops.domain.judgement import Attempt, Judgement, TunedSetting, WorkloadTime
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
 
@@ -62,7 +63,8 @@ def attempt_of(
 ) -> Attempt:
     """The attempt as it is kept: anti-context for the next one. `iteration` counts from 1."""
     rewrite = evaluation.rewrite
-    timed, profile = evaluation.timed, evaluation.profile
+    decisive, profile = evaluation.decisive, evaluation.profile
+    baseline_us, candidate_us = mean_times_us(decisive) if decisive else (None, None)
     return Attempt(
         iteration=iteration,
         rewrite_id=rewrite.id,
@@ -73,9 +75,18 @@ def attempt_of(
         tuned=rewrite.values(),
         judgement=judgement,
         failure=evaluation.failure,
-        baseline_us=timed.baseline.median_us if timed else None,
-        candidate_us=timed.candidate.median_us if timed else None,
-        candidate_launched_us=timed.candidate.events_us if timed else None,
+        baseline_us=baseline_us,
+        candidate_us=candidate_us,
+        times=tuple(
+            WorkloadTime(
+                workload=c.workload,
+                share=c.weight,
+                baseline_us=c.baseline.median_us,
+                candidate_us=c.candidate.median_us,
+            )
+            for c in decisive
+        ),
+        candidate_launched_us=decisive[0].candidate.events_us if decisive else None,
         configurations_tried=configurations_tried,
         settings=settings,
         limited_by=diagnose(profile, device(profile.device)).summary if profile else "",

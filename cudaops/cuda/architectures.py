@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Literal
 
 from cudaops.errors import InputError
 
@@ -196,6 +197,10 @@ ARCHITECTURES: Mapping[tuple[int, int], Architecture] = MappingProxyType(
 """By compute capability, oldest first."""
 
 
+Unit = Literal["int32", "sfu", "lsu"]
+"""Units whose width not every architecture's documents tell."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Microarchitecture:
     """Cycles are SM cycles; rates are a cycle and SM unless said otherwise."""
@@ -252,6 +257,11 @@ class Microarchitecture:
     """Operations on distinct addresses an SM gets through L2 with all SMs asking. Measured: H200,
     8.4 million additions to as many addresses as threads in 16.7 us (`_H200`); assumed
     elsewhere."""
+    assumed_lanes: tuple[tuple[Unit, int], ...] = ()
+    """Widths that the architecture's documents do not tell (`Architecture`: None), taken from the
+    one that it comes from. `source` says so."""
+    is_compared: bool = False
+    """Whether modelled times of such a chip were compared with measured ones (docs/model.md)."""
     source: str
 
 
@@ -274,7 +284,7 @@ SM_80_TIMES = Microarchitecture(
 )
 SM_86_TIMES = Microarchitecture(
     shared_latency=30.0, l1_latency=43.0, l2_latency=273.0, dram_latency=542.0,
-    fp64_latency=_GEFORCE_FP64_LATENCY,
+    is_compared=True, fp64_latency=_GEFORCE_FP64_LATENCY,
     source=f"No source for GA102 itself: the RTX 4090 in {_LUO}, whose SM is its successor's",
 )  # fmt: skip
 SM_89_TIMES = Microarchitecture(
@@ -284,14 +294,47 @@ SM_89_TIMES = Microarchitecture(
 )  # fmt: skip
 SM_90_TIMES = Microarchitecture(
     shared_latency=29.0, l1_latency=41.0, l2_latency=287.0, dram_latency=600.0, under_load=1.2,
+    is_compared=True,
     source="shared memory, L1, L2: pointer chases of one thread on an H200 (29.3, 41.3, 287.4; "
     f"{_H200}), where the H100 PCIe in {_LUO}, has 29, 41, 263; DRAM: fitted with the kernels of "
     "docs/model.md",
 )  # fmt: skip
 
-BY_CAPABILITY: Mapping[tuple[int, int], Microarchitecture] = MappingProxyType(
-    {(8, 0): SM_80_TIMES, (8, 6): SM_86_TIMES, (8, 9): SM_89_TIMES, (9, 0): SM_90_TIMES}
+_NEVER = "Never measured here."
+SM_75_TIMES = Microarchitecture(
+    shared_latency=23.0, l1_latency=32.0, l2_latency=236.0, dram_latency=505.0,
+    fp64_latency=_GEFORCE_FP64_LATENCY, assumed_lanes=(("lsu", 16),),
+    source=f"{_NEVER} Shared memory, L1, L2: pointer chases on an RTX 2070, the same SM "
+    "(github.com/sjfeng1999/gpu-arch-microbenchmark, README). DRAM: assumed, what it adds to L2 on "
+    "the RTX 4090 of 8.9. Load/store units: assumed as in 8.6",
+)  # fmt: skip
+SM_100_TIMES = Microarchitecture(
+    shared_latency=29.0, l1_latency=39.0, l2_latency=295.0, dram_latency=608.0, under_load=1.2,
+    l2_fabric_bytes_per_clk=39.0, assumed_lanes=(("lsu", 32),),
+    source=f"{_NEVER} L1 (19.6 ns) and L2 (150 ns, the near half) at 1965 MHz: "
+    "chipsandcheese.com, 'Nvidia's B200: Keeping the CUDA Juggernaut Rolling', as retold at "
+    "besthub.dev. Shared memory, load/store units and what DRAM adds to L2: assumed as in 9.0; L2 "
+    "bandwidth an SM: assumed, the H200's",
+)  # fmt: skip
+SM_120_TIMES = Microarchitecture(
+    shared_latency=30.0, l1_latency=43.0, l2_latency=313.0, dram_latency=582.0,
+    fp64_latency=_GEFORCE_FP64_LATENCY, l2_fabric_bytes_per_clk=17.8,
+    assumed_lanes=(("int32", 64), ("sfu", 16), ("lsu", 16)),
+    source=f"{_NEVER} L2 (130 ns at 2407 MHz, and 8.7 TB/s of 188 SMs at 2.6 GHz): "
+    "chipsandcheese.com, 'Blackwell: Nvidia's Massive GPU' (RTX PRO 6000), as retold at "
+    "every.news. Shared memory, L1, lanes and what DRAM adds to L2: assumed as in 8.9; integer "
+    "lanes at the rate of shifts, additions are faster",
+)  # fmt: skip
+SM_121_TIMES = replace(
+    SM_120_TIMES,
+    source=f"As 12.0; its LPDDR5X, slower than GDDR7, is not in the DRAM latency. "
+    f"{SM_120_TIMES.source}",
 )
+
+BY_CAPABILITY: Mapping[tuple[int, int], Microarchitecture] = MappingProxyType({
+    (7, 5): SM_75_TIMES, (8, 0): SM_80_TIMES, (8, 6): SM_86_TIMES, (8, 9): SM_89_TIMES,
+    (9, 0): SM_90_TIMES, (10, 0): SM_100_TIMES, (12, 0): SM_120_TIMES, (12, 1): SM_121_TIMES,
+})  # fmt: skip
 
 PREFETCH_REGISTERS = 8.0
 """Registers of loaded shared-memory data that nvcc keeps ahead of their use. Read off the SASS of

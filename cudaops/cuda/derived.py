@@ -122,6 +122,18 @@ LOCAL_SECTOR_SHARE = _derived(
     ),
     lambda lld, lst, gld, gst: _share(lld + lst, lld + lst + gld + gst),
 )  # fmt: skip
+LD_WASTE, ST_WASTE = (
+    _derived(
+        f"global_{kind}_waste_pct", f"Bytes that global {kind}s move and do not use", "%",
+        "Of all bytes that global accesses move between L1 and the SM.",
+        (sectors, used, other),
+        lambda sectors, used, other: _share(sectors * (1.0 - used / 32.0), sectors + other),
+    )
+    for kind, sectors, used, other in (
+        ("load", ncu.GLOBAL_LD_SECTORS, ncu.BYTES_PER_SECTOR_LD, ncu.GLOBAL_ST_SECTORS),
+        ("store", ncu.GLOBAL_ST_SECTORS, ncu.BYTES_PER_SECTOR_ST, ncu.GLOBAL_LD_SECTORS),
+    )
+)  # fmt: skip
 IDLE_WAVE_SLOTS = _derived(
     "idle_wave_slots_pct", "Block slots idle over all waves", "%",
     "Share of the device's block slots that stay empty because the last wave is partial.",
@@ -152,6 +164,11 @@ SLACK_SHARED = _derived(
     "slack_shared", "Blocks an SM beyond the tightest limit, shared memory", "block",
     "0: shared memory is what limits the blocks an SM holds.",
     _LIMITS, lambda regs, smem, warps, blocks: smem - min(regs, smem, warps, blocks),
+)  # fmt: skip
+OWN_SHARED = _derived(
+    "own_shared_bytes", "Shared memory of its own a block", "byte",
+    "Static and dynamic, without what the driver reserves.",
+    (ncu.SHARED_STATIC, ncu.SHARED_DYNAMIC), lambda static, dynamic: static + dynamic,
 )  # fmt: skip
 SLACK_BLOCK_SIZE = _derived(
     "slack_block_size", "Blocks an SM beyond the tightest limit, block size", "block",

@@ -19,6 +19,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cudaops.cuda.architectures import (
     ARCHITECTURES,
+    BY_CAPABILITY,
     SM_75,
     SM_80,
     SM_86,
@@ -28,6 +29,7 @@ from cudaops.cuda.architectures import (
     SM_120,
     SM_121,
     Architecture,
+    Unit,
 )
 from cudaops.errors import InputError
 
@@ -80,17 +82,21 @@ class Device(Architecture):
         """SM cycles at `sm_clock_mhz`."""
         return cycles / self.sm_clock_mhz
 
-    def lanes(self, unit: Literal["int32", "sfu", "lsu"]) -> int:
-        """Lanes of a unit whose width not every architecture's documents tell.
+    def lanes(self, unit: Unit) -> int:
+        """Lanes of a unit whose width not every architecture's documents tell; the time model's
+        assumption where they do not.
 
         Raises:
-            InputError: no source.
+            InputError: neither.
         """
         found = {
             "int32": self.int32_lanes_per_sm,
             "sfu": self.sfu_lanes_per_sm,
             "lsu": self.lsu_lanes_per_sm,
         }[unit]
+        if found is None and self.compute_capability in BY_CAPABILITY:
+            assumed = BY_CAPABILITY[self.compute_capability].assumed_lanes
+            found = dict(assumed).get(unit)
         if found is None:
             raise InputError(
                 f"time is not modelled for {self.name}: the width of its {unit} unit has no source"

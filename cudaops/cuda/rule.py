@@ -6,7 +6,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple
 
+from cudaops.cuda import metrics as ncu
 from cudaops.cuda.derived import Fact
+from cudaops.cuda.gains import Gain, gain_of
 from cudaops.cuda.subtypes import SUBTYPES, Subtype
 from cudaops.domain.profile import Evidence, Finding
 
@@ -16,6 +18,9 @@ Severity = Literal["info", "warning", "critical"]
 _COMPARE: Mapping[Comparison, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq,
 }  # fmt: skip
+
+
+_LOADS = (ncu.GLOBAL_LD_INST, ncu.SHARED_LD_INST)
 
 
 class Condition(NamedTuple):
@@ -39,7 +44,8 @@ class Rule(NamedTuple):
     id: str
     subtype: Subtype
     priority: int
-    """Lower decides first; equal priorities: the larger value of the first condition's fact."""
+    """Lower decides first, but `by_gain`; equal priorities: the larger value of the first
+    condition's fact."""
     severity: Severity
     conditions: tuple[Condition, ...]
     text: str
@@ -60,6 +66,8 @@ class Fired(NamedTuple):
 
     rule: Rule
     finding: Finding
+    gain: Gain | None
+    """What removing the cause saves at most."""
     strength: float
     """Value of the first condition's fact; how far below the threshold where that must be low."""
 
@@ -76,6 +84,7 @@ def fire(rule: Rule, facts: Mapping[str, Fact]) -> Fired | None:
     if any(holds(condition, facts.get(condition.fact)) for condition in rule.unless):
         return None
     first = rule.conditions[0]
+    gain = gain_of(rule.subtype, facts)
     sign = 1.0 if first.comparison in (">", ">=", "==") else -1.0
     finding = Finding(
         rule=rule.id,
@@ -83,7 +92,9 @@ def fire(rule: Rule, facts: Mapping[str, Fact]) -> Fired | None:
         subtype=rule.subtype,
         bottleneck_class=SUBTYPES[rule.subtype].bottleneck_class,
         text=_said(rule, values, facts),
-        relief=rule.relief,
+        relief=_relief(rule, facts),
+        gain_at_most_pct=gain.at_most_pct if gain is not None else None,
+        then=gain.then if gain is not None else "",
         evidence=tuple(
             Evidence(
                 metric=condition.fact,
@@ -97,7 +108,15 @@ def fire(rule: Rule, facts: Mapping[str, Fact]) -> Fired | None:
             for fact, condition in zip(values, rule.conditions, strict=True)
         ),
     )
-    return Fired(rule, finding, sign * values[0].value)
+    return Fired(rule, finding, gain, sign * values[0].value)
+
+
+def _relief(rule: Rule, facts: Mapping[str, Fact]) -> str:
+    """What usually helps a launch like this one: no loads are moved in one that has none."""
+    info = SUBTYPES[rule.subtype]
+    loads = [facts[name].value for name in _LOADS if name in facts]
+    computes = len(loads) == len(_LOADS) and not any(loads)
+    return info.relief_without_loads if computes and info.relief_without_loads else info.relief
 
 
 def holds(condition: Condition, fact: Fact | None) -> bool:

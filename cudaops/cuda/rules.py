@@ -191,10 +191,15 @@ _HALF_USED = (
 _MEMORY_IDLES = Condition(
     ncu.MEMORY_THROUGHPUT, "<", 20.0, "judgement: so idle a memory system is not what limits"
 )
+_COALESCED = (
+    "the 4 sectors of 32 threads on neighbouring 4-byte words; lanes that are idle, as in rows of "
+    "unequal length, touch none"
+)
+_WASTE = "judgement: unused bytes of these are less than a fifth of all that global accesses move"
 _BEYOND_VECTOR = "32 threads with 16-byte accesses fill 16 sectors; more cannot be coalesced"
 
 
-def _uncoalesced(kind: str, requests: str, used: str) -> tuple[Rule, ...]:
+def _uncoalesced(kind: str, requests: str, used: str, waste: str) -> tuple[Rule, ...]:
     text = f"a global {kind} touches {{0}} sectors a request"
     wasteful = Rule(
         id=f"uncoalesced_{kind}",
@@ -205,13 +210,25 @@ def _uncoalesced(kind: str, requests: str, used: str) -> tuple[Rule, ...]:
             Condition(requests, ">=", 8.0, _TWICE_COALESCED),
             Condition(used, "<=", 16.0, _HALF_USED),
         ),
-        unless=(_MEMORY_IDLES,),
+        unless=(_MEMORY_IDLES, Condition(waste, "<", 20.0, _WASTE)),
         text=text + " and uses {1} of the 32 bytes in each",
+    )
+    sparse = wasteful._replace(
+        id=f"sparse_{kind}",
+        conditions=(
+            Condition(requests, ">", 4.0, _COALESCED),
+            Condition(used, "<=", 8.0, "judgement: three quarters of every sector unused"),
+            Condition(requests, "<", 8.0, f"from there on uncoalesced_{kind} says it"),
+        ),
     )
     scattered = wasteful._replace(
         id=f"scattered_{kind}",
         priority=_CAUSE_PRIORITY + 1,
         conditions=(Condition(requests, ">", 16.0, _BEYOND_VECTOR),),
+        unless=(
+            *wasteful.unless,
+            Condition(used, "<=", 16.0, f"uncoalesced_{kind} says it then"),
+        ),
         text=text,
     )
     minor = scattered._replace(
@@ -222,7 +239,7 @@ def _uncoalesced(kind: str, requests: str, used: str) -> tuple[Rule, ...]:
         unless=(),
         text=text + ", in a memory system used {1} %",
     )
-    return wasteful, scattered, minor
+    return wasteful, sparse, scattered, minor
 
 
 _CONFLICTS = (
@@ -277,8 +294,12 @@ CAUSE_RULES: tuple[Rule, ...] = (
         ),
         text="the compiler spilled registers: a thread fetches {0} bytes again",
     ),
-    *_uncoalesced("load", derived.LD_SECTORS_PER_REQUEST, ncu.BYTES_PER_SECTOR_LD),
-    *_uncoalesced("store", derived.ST_SECTORS_PER_REQUEST, ncu.BYTES_PER_SECTOR_ST),
+    *_uncoalesced(
+        "load", derived.LD_SECTORS_PER_REQUEST, ncu.BYTES_PER_SECTOR_LD, derived.LD_WASTE
+    ),
+    *_uncoalesced(
+        "store", derived.ST_SECTORS_PER_REQUEST, ncu.BYTES_PER_SECTOR_ST, derived.ST_WASTE
+    ),
     Rule(
         id="shared_bank_conflicts",
         subtype="shared_bank_conflicts",
@@ -385,7 +406,7 @@ _IDLE = Condition(
 )
 
 
-def _occupancy(subtype: Subtype, slack: str, what: str, threshold: float) -> Rule:
+def _occupancy(subtype: Subtype, slack: str, what: str, threshold: float, *own: Condition) -> Rule:
     return Rule(
         id=subtype,
         subtype=subtype,
@@ -395,6 +416,7 @@ def _occupancy(subtype: Subtype, slack: str, what: str, threshold: float) -> Rul
             Condition(ncu.THEORETICAL_OCCUPANCY, "<=", threshold, _LOW_OCCUPANCY),
             Condition(slack, "==", 0.0, "the tightest of the limits"),
             _IDLE,
+            *own,
         ),
         unless=(_NOT_FILLED,),
         text=f"{what} let an SM hold {{0}} % of its warps, and {{2}} % of the issue slots are idle",
@@ -479,7 +501,14 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
         text="{0} % of the block slots stay empty because {1} waves are not a whole number",
     ),
     _occupancy("occupancy_registers", derived.SLACK_REGISTERS, "registers", 50.0),
-    _occupancy("occupancy_shared", derived.SLACK_SHARED, "shared memory a block", 50.0),
+    _occupancy(
+        "occupancy_shared", derived.SLACK_SHARED, "shared memory a block", 50.0,
+        Condition(
+            derived.OWN_SHARED, ">", 0.0,
+            "what the driver takes of shared memory a block, no rewrite can give back: with none "
+            "of its own a kernel is limited by the number of its blocks",
+        ),
+    ),
     _occupancy("occupancy_block_size", derived.SLACK_BLOCK_SIZE, "blocks of this size", 67.0),
     Rule(
         id="many_waves",
@@ -564,10 +593,26 @@ RULES: tuple[Rule, ...] = (
 """Order here is for readers; `Rule.priority` decides."""
 
 
+def by_gain(priority: int) -> bool:
+    """Whether rules of this priority are ranked by what removing their cause gains: busy units, and
+    causes behind them."""
+    return _FEW_SMS_PRIORITY <= priority <= _STRAINED_PRIORITY
+
+
 def fired_rules(facts: Mapping[str, Fact]) -> tuple[Fired, ...]:
-    """Rules that fire, the one that decides first: by priority, then by strength."""
+    """Rules that fire, the one that decides first (`_rank`)."""
     fired = [found for rule in RULES if (found := fire(rule, facts)) is not None]
-    return tuple(sorted(fired, key=lambda found: (found.rule.priority, -found.strength)))
+    return tuple(sorted(fired, key=_rank))
+
+
+def _rank(found: Fired) -> tuple[float, ...]:
+    """Tier; in one that goes by gain, that and how busy the cause keeps a unit; priority,
+    strength."""
+    priority, gain = found.rule.priority, found.gain
+    if not by_gain(priority):
+        return (priority, 0.0, 0.0, priority, -found.strength)
+    saves, busy = (100.0, 0.0) if gain is None else (gain.weight_pct, gain.busy_pct)
+    return (_FEW_SMS_PRIORITY, -round(saves), -round(busy), priority, -found.strength)
 
 
 def rules_reading(fact: str) -> tuple[Rule, ...]:

@@ -31,6 +31,8 @@ class SubtypeInfo(NamedTuple):
     relief: str
     """What usually helps: what a rewrite can do, most effective first; then what only the user
     can, said as such."""
+    relief_without_loads: str = ""
+    """The same for a kernel that loads nothing; empty where that makes no difference."""
 
 
 _COMPUTE: Mapping[Subtype, SubtypeInfo] = {
@@ -44,7 +46,8 @@ _COMPUTE: Mapping[Subtype, SubtypeInfo] = {
         "the FP64 pipe", "compute_bound",
         "The double-precision units are busy; on consumer and inference chips they are few.",
         "Remove accidental doubles (1.0 for 1.0f, pow, sqrt for sqrtf) where the baseline's own "
-        "precision is single; otherwise reduce the double operations.",
+        "precision is single; otherwise fewer double operations: what the inner loop computes or "
+        "reads again once and in registers, FMA for multiply and add, no division in it.",
     ),
     "tensor_pipe": SubtypeInfo(
         "the tensor pipe", "compute_bound",
@@ -168,6 +171,8 @@ _LATENCY: Mapping[Subtype, SubtypeInfo] = {
         "No unit is busy: warps wait, and there are too few ready ones to cover the wait.",
         "More independent work in flight: several loads before their first use, unrolling, more "
         "warps, double-buffered tiles.",
+        "More independent arithmetic in flight: several items or accumulators a thread, unrolling, "
+        "more warps; even work among the lanes of a warp and the warps of a block.",
     ),
     "stall_long_scoreboard": SubtypeInfo(
         "waiting for global memory", "latency_bound",

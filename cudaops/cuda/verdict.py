@@ -1,6 +1,8 @@
 """Verdict: what limits a launch, with the evidence, from whatever metrics there are.
 
-Order in which a verdict is chosen (`Rule.priority`):
+Order in which a verdict is chosen (`Rule.priority`). Those from 15 to 50, idle SMs, busy units
+and causes behind them, are ranked by what removing each gains at most (`cudaops.cuda.gains`), the
+priority only deciding among equals:
 
 1. the kernel is as short as its launch, or at the arithmetic peak (0, 10), or most SMs have no
    block and nothing that all SMs share is busy (15);

@@ -116,7 +116,7 @@ being accepted at a bar of 1, where the interval alone would let some of them th
 
 
 class Speedup(NamedTuple):
-    """Baseline time over candidate time, weighted over workloads."""
+    """Baseline time over candidate time, of all timed launches together."""
 
     value: float
     low: float | None
@@ -226,8 +226,25 @@ def _weighted(ratios: Sequence[float], weights: Sequence[float]) -> float:
     return sum(weights) / part if part > 0 else math.inf
 
 
+def mean_us(times: Sequence[tuple[float, float]]) -> float:
+    """Time of a launch, mean over the launches that the workloads stand for.
+
+    Args:
+        times: The author's time in us and its share of the author's time, a workload each; at
+            least one, with a share above 0.
+    """
+    return sum(share for _, share in times) / sum(share / us for us, share in times)
+
+
+def mean_times_us(comparisons: Sequence[Comparison]) -> tuple[float, float]:
+    """Baseline and candidate time of a launch, mean over all timed launches: their ratio is
+    `weighted_speedup`. At least one comparison."""
+    before = mean_us([(c.baseline.median_us, c.weight) for c in comparisons])
+    return before, before / weighted_speedup(comparisons)
+
+
 def weighted_speedup(comparisons: Sequence[Comparison]) -> float:
-    """Ratio of the medians, weighted by each workload's share of the kernel's time."""
+    """The author's time over the candidate's, by medians, of all timed launches together."""
     ratios = [c.candidate.median_us / c.baseline.median_us for c in comparisons]
     return _weighted(ratios, [c.weight for c in comparisons])
 

@@ -59,7 +59,8 @@ class Comparison(Record):
 
     workload: str
     weight: float
-    """Share of the kernel's time that this workload stands for."""
+    """Share of the author's time that this workload stands for, 0-1: launches times the time of
+    one, over all timed workloads (`Workbench.shares`)."""
     baseline: Measurement
     candidate: Measurement
 
@@ -87,7 +88,8 @@ class Judgement(Record):
     """The gate that decided, in one line."""
     gates: tuple[Gate, ...]
     speedup: float | None = None
-    """Weighted over workloads; None where no time was taken."""
+    """The author's time over the candidate's, of all timed launches together: the harmonic mean of
+    the workloads' ratios, each weighted by its share of the author's time. None: no time."""
     speedup_low: float | None = None
     """Lower end of the confidence interval; None for a modelled time, which has none."""
     speedup_high: float | None = None
@@ -126,6 +128,16 @@ class TunedSetting(Record):
     failure: str | None = None
 
 
+class WorkloadTime(Record):
+    """The author's kernel and a candidate on one workload."""
+
+    workload: str
+    share: float
+    """`Comparison.weight`, 0-1."""
+    baseline_us: float
+    candidate_us: float
+
+
 class Attempt(Record):
     """One candidate that was tried, kept as anti-context for the next."""
 
@@ -143,10 +155,15 @@ class Attempt(Record):
     judgement: Judgement
     failure: CompileFailed | Misbehaved | None = None
     baseline_us: float | None = None
+    """Of a launch, mean over all timed launches (`domain.judge.mean_us`): over `candidate_us` it is
+    the speedup."""
     candidate_us: float | None = None
+    times: tuple[WorkloadTime, ...] = ()
+    """The same by workload, the most expensive first; empty where no time was taken, and in records
+    of before."""
     candidate_launched_us: float | None = None
-    """By CUDA events, which is how a search times rewrites, also where `candidate_us` is the
-    kernels' own time; None in records of before."""
+    """On the most expensive workload by CUDA events, which is how a search times rewrites, also
+    where `times` are the kernels' own; None in records of before."""
     configurations_tried: int = 1
     settings: tuple[TunedSetting, ...] = ()
     """Every setting of its tune names that was tried; empty in records of before."""

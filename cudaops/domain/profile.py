@@ -125,6 +125,18 @@ class Finding(Record):
     text: str
     relief: str
     evidence: tuple[Evidence, ...]
+    gain_at_most_pct: float | None = None
+    """Share of the launch's time that removing it saves at most, 0-100 (`cudaops.cuda.gains`);
+    None where that cannot be told, and in records of before."""
+    then: str = ""
+    """What the rest waits for, with its share of the time: `FP64 pipe 88 %`."""
+
+    @property
+    def gain(self) -> str:
+        """The bound in words; empty where there is none."""
+        if self.gain_at_most_pct is None:
+            return ""
+        return f"removing it saves at most {self.gain_at_most_pct:.0f} % of the time ({self.then})"
 
 
 class Verdict(Record):
@@ -148,3 +160,8 @@ class Verdict(Record):
     source: Provenance
     drawn_from: str = ""
     """How many metrics came from where: `11 of the launch, 8 from ptxas, 96 modelled`."""
+
+    @property
+    def gain(self) -> str:
+        """What removing the cause saves at most; empty where that cannot be told."""
+        return self.findings[0].gain if self.findings else ""

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from cudaops.domain.base import Record
+from cudaops.domain.base import Dim3, Record
 from cudaops.domain.ends import End, Library
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.instructions import InstructionChange
@@ -234,6 +234,19 @@ class ValueSummary(Record):
     """Of neighbours that were looked at, equal ones allowed; None: neither."""
 
 
+class LaunchConfiguration(Record):
+    """One workload that is timed, as the program launches it."""
+
+    workload: str
+    callee: str
+    grid: Dim3
+    block: Dim3
+    scalars: str = ""
+    """Scalar arguments in which it differs from the other workloads: `n = 4096`."""
+    launches: int
+    """In one run of the program."""
+
+
 class ProgramSummary(Record):
     """The author's program and what was captured of it."""
 
@@ -242,6 +255,8 @@ class ProgramSummary(Record):
     callee: str
     launches: int
     workloads: int
+    timed: tuple[LaunchConfiguration, ...] = ()
+    """The most expensive first; empty in records of before."""
     program_seconds: float | None = None
     """Wall time of one whole run of the author's program; None where it was not run on a GPU."""
     kernel_seconds: float | None = None

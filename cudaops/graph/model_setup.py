@@ -3,18 +3,18 @@ what its prompts are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import SecretStr
 
 from cudaops.agents.developer import RunView
-from cudaops.agents.llm_developer import Conversation, ModelDeveloper
+from cudaops.agents.llm_developer import TOOL_CALLS, Conversation, ModelDeveloper
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.devices import device
 from cudaops.domain.model_use import ModelUse, Price
-from cudaops.domain.run import RunOptions
+from cudaops.domain.run import AccessSummary, RunOptions
 from cudaops.errors import ModelUnavailable, PrerequisiteError
 from cudaops.graph.folder import write_whole
 from cudaops.memory.run_memory import Snapshot
@@ -166,9 +166,9 @@ def brief_with(
     patterns_text = snapshot.patterns_text(count=count_tokens)
 
     def judging() -> Judging:
-        times = [(w.id, bench.baseline_time(w).median_us, w.time_share) for w in bench.timed]
+        times = tuple((b.workload.id, b.time.median_us, b.share) for b in bench.baseline_times())
         runs = tuple(one.run for one in bench.captured.runs)
-        return Judging(bench.executor.time_source, runs, tuple(times), options.policy)
+        return Judging(bench.executor.time_source, runs, times, options.policy)
 
     known: list[Judging] = []
 
@@ -190,13 +190,14 @@ def brief_with(
             transformations=tuple(one.name for one in TRANSFORMATIONS),
             judging=known[0],
             values=bench.values,
-            exemplar=_exemplar(view, kept),
+            exemplar=_exemplar(view, bench.accesses, kept),
             memory_text=memory_text,
             patterns_text=patterns_text,
             allow_libraries=options.policy.allow_libraries,
             allow_ptx=options.policy.allow_ptx,
             allow_precision=options.policy.allow_precision,
             includes=ALLOWED_INCLUDES,
+            tool_calls=TOOL_CALLS,
             profile=view.profile,
             verdict=view.verdict,
             research=view.research,
@@ -213,22 +214,23 @@ def brief_with(
     return brief
 
 
-def _exemplar(view: RunView, kept: Path) -> str:
+def _exemplar(view: RunView, accesses: Sequence[AccessSummary], kept: Path) -> str:
     """The example of the run, chosen at its first prompt and found again after a kill."""
     if kept.exists():
         return kept.read_text("utf-8")
-    text = _nearest(view)
+    text = _nearest(view, accesses)
     write_whole(kept, text)
     return text
 
 
-def _nearest(view: RunView) -> str:
+def _nearest(view: RunView, accesses: Sequence[AccessSummary]) -> str:
     """What the recipe that leads against the verdict writes for this very kernel, where that is
-    short; else the example for the verdict. The author's text in other blocks is no example of
-    anything."""
+    short; else the example for the verdict, if the kernel is of its kind. The author's text in
+    other blocks is no example of anything."""
     written = propose(view.program, view.kernel, view.workloads, view.verdict, relieving_only=True)
     for rewrite in written[:1]:
         other_blocks_only = rewrite.proposer == f"recipe:{GeometryRecipe.name}"
         if not other_blocks_only and count_tokens(rewrite.source) <= EXEMPLAR_TOKENS:
             return rewrite.source
-    return exemplar_for(view.verdict).text
+    nearest = exemplar_for(view.verdict, accesses)
+    return nearest.text if nearest is not None else ""

@@ -9,6 +9,7 @@ from typing import Literal
 from cudaops import __version__
 from cudaops.cuda import devices
 from cudaops.cuda.ncu_pages import metrics_parsed
+from cudaops.cuda.verdict import diagnose
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import MEASURED, CompileFailed, Measurement
 from cudaops.domain.instructions import InstructionChange
@@ -16,6 +17,7 @@ from cudaops.domain.judgement import Attempt, Comparison, Gate, Judgement, Quali
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import (
+    LaunchConfiguration,
     Outcome,
     ProfileSummary,
     ProgramSummary,
@@ -169,6 +171,7 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
         callee=bench.callee,
         launches=counts.launches if counts else sum(w.launches for w in captured.workloads),
         workloads=len(bench.workloads),
+        timed=_configurations(bench, incumbent),
         program_seconds=program_seconds,
         kernel_seconds=kernel_seconds,
         kernel_share_pct=share,
@@ -177,6 +180,25 @@ def program_summary(bench: Workbench, incumbent: Json | None = None) -> ProgramS
         accesses=bench.accesses,
         reference=None if problem is None else problem.form,
         limits=bench.limits,
+    )
+
+
+def _configurations(bench: Workbench, incumbent: Json | None) -> tuple[LaunchConfiguration, ...]:
+    """What is timed: of every instance that the best rewrite serves."""
+    best = Rewrite.model_validate(incumbent["rewrite"]) if incumbent else None
+    timed = [w for w in bench.workloads_of(best) if w.is_timed]
+    given = [{a.name: a.value for a in w.arguments if a.kind == "scalar"} for w in timed]
+    differing = {name for one in given for name in one if len({g.get(name) for g in given}) > 1}
+    return tuple(
+        LaunchConfiguration(
+            workload=w.id,
+            callee=w.callee,
+            grid=w.grid,
+            block=w.block,
+            scalars=", ".join(f"{n} = {v:.9g}" for n, v in scalars.items() if n in differing),
+            launches=w.launches,
+        )
+        for w, scalars in zip(timed, given, strict=True)
     )
 
 
@@ -207,16 +229,17 @@ def _profile_summary(state: State) -> ProfileSummary | None:
     baseline = Profile.model_validate(state["baseline_profile"])
     verdict = Verdict.model_validate(state["baseline_verdict"])
     incumbent = state.get("incumbent")
-    best = incumbent["evaluation"]["profile"] if incumbent else None
-    profiled_again = incumbent is not None and state["profile"] != state["baseline_profile"]
+    raw = incumbent["evaluation"]["profile"] if incumbent else None
+    # Not the state's own: those are of what the last round began with, not of what it ended with.
+    best = Profile.model_validate(raw) if raw else None
     return ProfileSummary(
         verdict=verdict.summary,
         subtype=verdict.subtype,
         metrics_parsed=metrics_parsed(baseline),
         baseline=baseline,
         verdict_detail=verdict,
-        best=Profile.model_validate(best) if best else None,
-        best_verdict=Verdict.model_validate(state["verdict"]) if profiled_again else None,
+        best=best,
+        best_verdict=diagnose(best, devices.device(best.device)) if best else None,
     )
 
 

@@ -12,6 +12,7 @@ from pydantic import Field
 from cudaops.domain.base import Record
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import CompileFailed, Misbehaved
+from cudaops.domain.judge import mean_times_us
 from cudaops.domain.judgement import Judgement
 from cudaops.domain.options import KernelOptions
 from cudaops.domain.rewrite import Rewrite
@@ -62,9 +63,10 @@ class Judged(Record):
     """What `accept_rewrite` knows the rewrite by, with these tune values."""
     judgement: Judgement
     baseline_us: float | None = None
-    """Median time of the author's kernel on its most expensive workload; None: none was taken."""
+    """Time of a launch of the author's kernel, mean over all timed launches; None: none was
+    taken."""
     candidate_us: float | None = None
-    """The rewrite's on the same."""
+    """The rewrite's over the same: their ratio is the speedup."""
     provenance: str = ""
     """What must stand behind each time: ` (modelled for A10)`."""
     oracle: str = ""
@@ -189,11 +191,12 @@ def _judge(
     decided[rewrite.id] = Decision(evaluation, judgement)
     note("info", f"{rewrite.title}: {judgement.outcome}, {judgement.reason}")
     timed = evaluation.timed
+    baseline_us, candidate_us = mean_times_us(evaluation.decisive) if timed else (None, None)
     return Judged(
         rewrite_id=rewrite.id,
         judgement=judgement,
-        baseline_us=timed.baseline.median_us if timed else None,
-        candidate_us=timed.candidate.median_us if timed else None,
+        baseline_us=baseline_us,
+        candidate_us=candidate_us,
         provenance=timed.candidate.provenance if timed else "",
         oracle=evaluation.qualification.line if evaluation.qualification else "",
         failure=evaluation.failure,

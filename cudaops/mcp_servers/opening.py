@@ -123,11 +123,10 @@ def add_opening(server: FastMCP, sessions: SessionProvider) -> None:
 
 def _described(bench: Workbench, details: bool) -> OpenedProgram:
     """What a client is told of a bench. Raises InputError where its kernel cannot be timed."""
-    times = [(w.id, bench.baseline_time(w).median_us, w.time_share) for w in bench.timed]
+    times = [(b.workload.id, b.time.median_us, b.share) for b in bench.baseline_times()]
+    shares = {name: share for name, _, share in times}
     runs = tuple(one.run for one in bench.captured.runs)
     on = device(bench.executor.device)
-    weights = sum(weight for _, _, weight in times)
-    author_us = sum(us * weight for _, us, weight in times) / weights
     return OpenedProgram(
         kernel=bench.kernel.qualified_name,
         source=_plain(bench.kernel.text),
@@ -138,10 +137,10 @@ def _described(bench: Workbench, details: bool) -> OpenedProgram:
         launches=tuple(
             line
             for w in bench.workloads[:MOST_LAUNCHES]
-            for line in workload_lines(w, bench.values)
+            for line in workload_lines(w, bench.values, shares.get(w.id), bench.accesses)
         ),
         judging=tuple(judging_lines(bench.executor.time_source, runs, times, bench.policy, on)),
-        bar=bar_line(author_us, bench.policy.min_speedup),
+        bar=bar_line(times, bench.policy.min_speedup),
         workloads=bench.workloads if details else (),
         limits=bench.limits,
     )

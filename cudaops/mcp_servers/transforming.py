@@ -68,20 +68,21 @@ class Planned(NamedTuple):
 
     workload: Workload
     plan: ResolvedPlan
-    share: float
-    """Of the program's time."""
+    launches: float
+    """That it stands for, relative to the others."""
 
 
 def alike(planned: Sequence[Planned]) -> list[Planned]:
-    """The most expensive of each shape (and state of L2, and whether the plan applies), with the
-    share of time of all of it: launches that differ in their data alone rank drafts in the same
-    way."""
+    """The most expensive of each shape (and state of L2, and whether the plan applies), for the
+    launches of all of it: those that differ in their data alone rank drafts in the same way."""
     shapes: dict[tuple[object, ...], list[Planned]] = {}
     for one in planned:
         w = one.workload
         shape = (*w.shape, w.l2_regime, one.plan.applicable)
         shapes.setdefault(shape, []).append(one)
-    return [each[0]._replace(share=sum(one.share for one in each)) for each in shapes.values()]
+    return [
+        each[0]._replace(launches=sum(one.launches for one in each)) for each in shapes.values()
+    ]
 
 
 def add_transforming(server: FastMCP, sessions: SessionProvider) -> None:
@@ -239,9 +240,9 @@ class Trying:
         return first if again.time_us is None or again.time_us > first.time_us else again
 
     def time(self, rewrite: Rewrite | None, *, draft: bool = True) -> Timed:
-        """Over all timed workloads, by their weights; of a draft over one of each shape, though
-        it must have a plan for all."""
-        total = weight = 0.0
+        """Of a launch, mean over all that are timed; of a draft over one of each shape, though it
+        must have a plan for all."""
+        total = launches = 0.0
         try:
             planned = self._planned(rewrite)
         except PlanError as error:
@@ -251,14 +252,16 @@ class Trying:
             measured = self._measured(rewrite, one, draft=draft)
             if not isinstance(measured, Measurement):
                 return Timed(None, measured.message)
-            total += measured.median_us * one.share
-            weight += one.share
-        return Timed(total / weight if weight else None)
+            total += measured.median_us * one.launches
+            launches += one.launches
+        return Timed(total / launches if launches else None)
 
     def _planned(self, rewrite: Rewrite | None) -> list[Planned]:
         """All timed workloads. Raises PlanError where it has no plan for one of them."""
-        timed = self.bench.timed
-        return [Planned(w, self.bench.plan(w, rewrite), w.time_share) for w in timed]
+        return [
+            Planned(w, self.bench.plan(w, rewrite), launches)
+            for w, launches in self.bench.timed_launches
+        ]
 
     def _measured(
         self, rewrite: Rewrite | None, on: Planned, *, draft: bool
@@ -317,7 +320,7 @@ class Trying:
         the plan takes longer with it than with those before it alone. Empty where that cannot be
         told."""
         totals = [0.0] * len(rewrite.plan.launches)
-        for workload, plan, share in alike(self._planned(rewrite)):
+        for workload, plan, launches in alike(self._planned(rewrite)):
             raise_if_stopped()
             with self.parts.working("building"):
                 unit = self.bench.unit(workload, rewrite)
@@ -331,7 +334,7 @@ class Trying:
                 if isinstance(taken, Misbehaved):
                     return ()
                 more_us = max(taken.median_us - before_us, 0.0)
-                totals[count - 1] += more_us * share
+                totals[count - 1] += more_us * launches
                 before_us = taken.median_us
         return tuple(totals)
 

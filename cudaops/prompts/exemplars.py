@@ -6,13 +6,14 @@ first comment names.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
 from typing import NamedTuple
 
 from cudaops.domain.profile import Verdict
+from cudaops.domain.run import AccessSummary
 
 
 class Exemplar(NamedTuple):
@@ -61,9 +62,32 @@ NEAREST: Mapping[str, str] = MappingProxyType({
 as its relief, or comes nearest to it."""
 
 
-def exemplar_for(verdict: Verdict) -> Exemplar:
-    """The exemplar nearest to what limits a kernel."""
-    return read_exemplar(NEAREST.get(verdict.subtype, NEAREST["unknown"]))
+def exemplar_for(verdict: Verdict, accesses: Sequence[AccessSummary]) -> Exemplar | None:
+    """The exemplar nearest to what limits a kernel; None where the kernel has nothing of what that
+    one rewrites: an example of another family is no help.
+
+    `accesses`: what the kernel does with memory; empty where that is not known.
+    """
+    name = NEAREST.get(verdict.subtype, NEAREST["unknown"])
+    return read_exemplar(name) if not accesses or _bears_on(name, accesses) else None
+
+
+def _bears_on(name: str, accesses: Sequence[AccessSummary]) -> bool:
+    """Whether the kernel has the accesses that an exemplar makes cheaper."""
+    outside = [a for a in accesses if a.space in ("global", "module", "unknown")]
+    reads = [a for a in outside if a.kind == "read"]
+    again = {a.array for a in reads if a.loops}
+    match name:
+        case "tiled_product":
+            return len(again) > 1
+        case "split_rows" | "staged_rows":
+            return bool(again)
+        case "padded_transpose":
+            strided = any(a.step not in ("same", "adjacent") for a in outside)
+            return strided or any(a.space == "shared" for a in accesses)
+        case "two_step_sum":
+            return bool(again) or any(a.kind == "atomic" for a in accesses)
+    return bool(reads)
 
 
 @cache

@@ -47,14 +47,9 @@ class Judging(NamedTuple):
     runs: tuple[ProgramRun, ...]
     """How the program is run."""
     baseline_us: tuple[tuple[str, float, float], ...]
-    """Workload, the author's time on it by the clock of the search, and its weight."""
+    """Workload, the author's time on it by the clock of the search, and its share of the author's
+    time over all timed launches, 0-1."""
     policy: Policy
-
-    @property
-    def author_us(self) -> float | None:
-        """The author's time, weighted; None where none was taken."""
-        weight = sum(w for _, _, w in self.baseline_us)
-        return sum(us * w for _, us, w in self.baseline_us) / weight if weight else None
 
 
 NEEDED: dict[Family, str] = {"async_copy": "cuda_pipeline.h", "tensor_cores": "mma.h"}
@@ -99,6 +94,8 @@ class Briefing(NamedTuple):
     """As in `Policy`."""
     includes: frozenset[str] = ALLOWED_INCLUDES
     """Headers that a rewrite may include where it will run."""
+    tool_calls: int = 0
+    """Calls of tools that who writes may make before one answer; 0: there are none."""
     max_words: int = MAX_WORDS
     """Words of prose that an answer may hold besides code."""
 
@@ -256,7 +253,7 @@ def reask_draft(reason: str) -> Draft:
 
 
 def _code_form(b: Briefing, role: str) -> Draft:
-    values = {"role": role, "max_words": b.max_words}
+    values = {"role": role, "max_words": b.max_words, "tool_calls": b.tool_calls}
     return Draft("answer's form", "coder_format.j2", values, True)
 
 
@@ -369,10 +366,9 @@ def _judging(b: Briefing) -> tuple[Draft, ...]:
 
 def _bar(b: Briefing) -> tuple[Draft, ...]:
     """What a rewrite must reach now, in the time that decides."""
-    author_us = b.judging.author_us if b.judging is not None else None
-    if author_us is None:
+    if b.judging is None or not b.judging.baseline_us:
         return ()
-    line = wording.bar_line(author_us, b.bar, elsewhere=bool(b.elsewhere))
+    line = wording.bar_line(b.judging.baseline_us, b.bar, elsewhere=bool(b.elsewhere))
     return (Draft("bar", "bar.j2", {"bar": line}),)
 
 
@@ -419,8 +415,12 @@ def _kernel(b: Briefing) -> Draft:
 
 
 def _workloads(b: Briefing) -> Draft:
+    times = b.judging.baseline_us if b.judging is not None else ()
+    shares = {name: share for name, _, share in times}
     lines = [
-        each for workload in b.workloads for each in wording.workload_lines(workload, b.values)
+        each
+        for workload in b.workloads
+        for each in wording.workload_lines(workload, b.values, shares.get(workload.id), b.accesses)
     ]
     lines += [wording.elsewhere_line(workload) for workload in b.elsewhere[:_MOST_PLACES]]
     return Draft("workloads", "workloads.j2", {"launches": fenced("\n".join(lines))}, True)

@@ -9,6 +9,7 @@ from cudaops.cuda import metrics as ncu
 from cudaops.cuda.derived import LD_SECTORS_PER_REQUEST, ST_SECTORS_PER_REQUEST, Fact, facts
 from cudaops.cuda.devices import Device
 from cudaops.domain.execution import UNMEASURED_WORDS, TimeSource
+from cudaops.domain.judge import mean_us
 from cudaops.domain.judgement import TIE, Attempt, Policy, TunedSetting, fine_us
 from cudaops.domain.options import ProgramRun
 from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
@@ -17,9 +18,11 @@ from cudaops.domain.run import MOST_ACCESSES, AccessSummary, ResearchFindings, V
 from cudaops.domain.search import Branch
 from cudaops.domain.workload import (
     ELEMENT_BYTES,
+    Allocation,
     Argument,
     PointerArgument,
     PointerField,
+    Role,
     Workload,
 )
 from cudaops.prompts.text import line
@@ -99,16 +102,16 @@ def judging_lines(
 ) -> Iterator[str]:
     """How a rewrite is timed and judged: the clock and its floor, what is run, gates, tolerances.
 
-    `baseline_us`: workload, the author's time, its weight.
+    `baseline_us`: workload, the author's time, its share of the author's time.
     """
     yield f"time: {_CLOCK.get(time_source, _MEASURED)}, all launches of a plan together"
     yield (
         f"a launch takes {number(device.launch_us)} us before it does anything, so a plan of n "
         f"launches never takes less than n times that"
     )
-    told = ", ".join(f"{name} {number(us)} us, weight {w:.2f}" for name, us, w in baseline_us)
+    told = ", ".join(f"{name} {fine_us(us)}" for name, us, _ in baseline_us)
     if told:
-        yield f"the author's kernel by that clock: {told}"
+        yield f"the author's kernel by that clock, a launch: {told}"
     lines = [f"`{' '.join(('./program', *run.argv))}` ({_ROLES[run.role]})" for run in runs]
     yield f"the program is run as {'; '.join(lines)}"
     yield (
@@ -126,12 +129,27 @@ def judging_lines(
     )
 
 
-def bar_line(author_us: float, bar: float, *, elsewhere: bool = False) -> str:
-    """The bar as a speedup and as a time of the clock that decides. `elsewhere`: other instances
-    are timed too."""
+def bar_line(
+    baseline_us: Sequence[tuple[str, float, float]], bar: float, *, elsewhere: bool = False
+) -> str:
+    """The bar as a speedup and as a time of the clock that decides.
+
+    Args:
+        baseline_us: As in `judging_lines`, at least one.
+        elsewhere: Other instances are timed too.
+    """
+    author_us = mean_us([(us, share) for _, us, share in baseline_us])
+    over = (
+        ""
+        if len(baseline_us) == 1
+        else (
+            f" These are means of a launch over the {len(baseline_us)} timed workloads; the "
+            "speedup is the author's time over the rewrite's of all these launches together."
+        )
+    )
     line = (
         f"{bar:.2f}x the author's speed or more: at most {fine_us(author_us / bar)} where the "
-        f"author's kernel takes {fine_us(author_us)}, over all timed workloads by their weights."
+        f"author's kernel takes {fine_us(author_us)}.{over}"
     )
     if elsewhere:
         line += (
@@ -141,16 +159,28 @@ def bar_line(author_us: float, bar: float, *, elsewhere: bool = False) -> str:
     return line
 
 
-def workload_lines(workload: Workload, values: Sequence[ValueSummary] = ()) -> tuple[str, ...]:
-    """One captured launch: geometry, then its arguments in order, with what stands in them."""
+def workload_lines(
+    workload: Workload,
+    values: Sequence[ValueSummary] = (),
+    share: float | None = None,
+    accesses: Sequence[AccessSummary] = (),
+) -> tuple[str, ...]:
+    """One captured launch: geometry, then its arguments in order, with what stands in them.
+
+    Args:
+        workload: The launch.
+        values: What stands in its buffers.
+        share: Of the author's time over all timed launches, 0-1; None: not known.
+        accesses: Of the author's kernel, all of them: a role that they rule out is not shown.
+    """
     seen: dict[int, str] = {}
     for v in values:
         if v.workload == workload.id:
             told = f"afterwards {value_line(v)}" if v.is_result else value_line(v)
             seen[v.allocation] = "; ".join(filter(None, (seen.get(v.allocation), told)))
     return (
-        _head(workload),
-        *(f"  {_argument(workload, each, seen)}" for each in workload.arguments),
+        _head(workload, share),
+        *(f"  {_argument(workload, each, seen, accesses)}" for each in workload.arguments),
     )
 
 
@@ -159,11 +189,11 @@ def elsewhere_line(workload: Workload) -> str:
     return f"{_head(workload)}; only a rewrite that serves this instance is timed on it"
 
 
-def _head(workload: Workload) -> str:
+def _head(workload: Workload, share: float | None = None) -> str:
     return (
         f"{workload.id}: {workload.callee}, grid {workload.grid}, block {workload.block}, "
         f"{workload.dynamic_smem_bytes} bytes of dynamic shared memory, launched "
-        f"{workload.launches}x, {_part(workload)}, L2 {workload.l2_regime}"
+        f"{workload.launches}x, {_part(workload, share)}L2 {workload.l2_regime}"
     )
 
 
@@ -190,14 +220,20 @@ def _exact(value: float) -> str:
     return f"{value:.9g}"
 
 
-def _part(workload: Workload) -> str:
+def _part(workload: Workload, share: float | None) -> str:
+    """What its times count for; ends with a separator."""
     if not workload.is_timed:
-        return "for correctness alone, not timed"
-    alone = "" if workload.is_judged else ", timed only"
-    return f"{workload.time_share:.0%} of the kernel's time{alone}"
+        return "for correctness alone, not timed, "
+    alone = "" if workload.is_judged else "timed only, "
+    return alone if share is None else f"{share:.0%} of the kernel's time, {alone}"
 
 
-def _argument(workload: Workload, argument: Argument, seen: Mapping[int, str]) -> str:
+def _argument(
+    workload: Workload,
+    argument: Argument,
+    seen: Mapping[int, str],
+    accesses: Sequence[AccessSummary],
+) -> str:
     match argument.kind:
         case "scalar":
             return f"{argument.name} = {argument.value:.9g} ({argument.element})"
@@ -205,37 +241,75 @@ def _argument(workload: Workload, argument: Argument, seen: Mapping[int, str]) -
             return f"{argument.name} = nullptr"
         case "opaque":
             size = f"{argument.name}: a structure of {len(argument.raw_hex) // 2} bytes"
-            named = [f"{p.path}: {_pointed(workload, p, seen)}" for p in argument.pointers]
+            named = [
+                f"{p.path}: {_pointed(workload, p, seen, accesses)}" for p in argument.pointers
+            ]
             more = [f"and {len(named) - _FIELDS} more pointers"] if len(named) > _FIELDS else []
             return "\n    ".join([size, *named[:_FIELDS], *more])
-    return f"{argument.name}: {_pointed(workload, argument, seen)}"
+    return f"{argument.name}: {_pointed(workload, argument, seen, accesses)}"
+
+
+def role_of(workload: Workload, allocation: Allocation, accesses: Sequence[AccessSummary]) -> Role:
+    """What a launch does with an allocation: as its runs showed, but `in` where no access writes it
+    and `out` where none reads it. Runs cannot tell a byte that is written with what stood there
+    from one that is not.
+
+    `accesses`: of the kernel. Where one of them may lead anywhere, or some are not known, they rule
+    out nothing.
+    """
+    known = 0 < len(accesses) < MOST_ACCESSES and all(
+        a.array != "?" and a.space != "unknown" for a in accesses
+    )
+    if not known or allocation.name:
+        return allocation.role
+    names = {p.name for p in workload.pointers() if p.allocation == allocation.index}
+    reaching = {
+        a.kind for a in accesses if any(a.array == n or a.array.startswith(f"{n}.") for n in names)
+    }
+    if reaching == {"read"}:
+        return "in"
+    return "out" if reaching == {"write"} else allocation.role
 
 
 def _pointed(
-    workload: Workload, pointer: PointerArgument | PointerField, seen: Mapping[int, str]
+    workload: Workload,
+    pointer: PointerArgument | PointerField,
+    seen: Mapping[int, str],
+    accesses: Sequence[AccessSummary],
 ) -> str:
     held = next(a for a in workload.allocations if a.index == pointer.allocation)
+    role = role_of(workload, held, accesses)
     count = (held.size_bytes - pointer.offset_bytes) // ELEMENT_BYTES[pointer.element]
     shared = sum(p.allocation == held.index for p in workload.pointers()) > 1
     offset = f", from byte {pointer.offset_bytes:,} on" if pointer.offset_bytes else ""
     also = f", in allocation {held.index}" if shared else ""
     values = f"; {seen[held.index]}" if held.index in seen else ""
     if pointer.element == "opaque":
-        return f"{count:,} bytes of structures, {held.role}{offset}{also}{values}"
-    return f"{count:,} x {pointer.element}, {held.role}{offset}{also}{values}"
+        return f"{count:,} bytes of structures, {role}{offset}{also}{values}"
+    return f"{count:,} x {pointer.element}, {role}{offset}{also}{values}"
 
 
 def access_lines(accesses: Sequence[AccessSummary]) -> Iterator[str]:
-    """`line 27: read B float [N * k + at.x], next thread adjacent; k: 1024x, 4096 B`."""
+    """`line 27: read B float [N * k + at.x], next thread adjacent; k: 1024x, 4096 B`. Places that
+    differ in line and index alone are one line, with the first one's index."""
     if len(accesses) >= MOST_ACCESSES:
         yield f"(only {MOST_ACCESSES} places: those that write, and of those that read the first)"
+    alike: dict[AccessSummary, list[AccessSummary]] = {}
     for each in accesses:
-        space = "" if each.space == "global" else f"{each.space} "
-        line = "" if each.line is None else f"line {each.line}: "
-        loops = "".join(f"; {loop}" for loop in each.loops)
+        same = each.model_copy(update={"line": None, "index": ""})
+        alike.setdefault(same, []).append(each)
+    for first, *others in alike.values():
+        space = "" if first.space == "global" else f"{first.space} "
+        line = "" if first.line is None else f"line {first.line}: "
+        loops = "".join(f"; {loop}" for loop in first.loops)
+        more = ""
+        if others:
+            lines = list(dict.fromkeys(str(o.line) for o in others if o.line is not None))
+            at = f", lines {', '.join(lines)}" if lines else ""
+            more = f"; {len(others)} more at other indices{at}"
         yield (
-            f"{line}{each.kind} {space}{each.array} {each.element} [{each.index}], next thread "
-            f"{each.step}{loops}{' (conditional)' if each.is_conditional else ''}"
+            f"{line}{first.kind} {space}{first.array} {first.element} [{first.index}], next thread "
+            f"{first.step}{loops}{' (conditional)' if first.is_conditional else ''}{more}"
         )
 
 
@@ -251,7 +325,10 @@ def evidence_line(evidence: Evidence, verdict: Verdict, profile: Profile | None)
 
 def finding_lines(verdict: Verdict) -> tuple[str, ...]:
     """Every other rule that fired, one line each, the most serious first."""
-    return tuple(f"{f.subtype}: {line(f.text, 200)}" for f in verdict.findings[1 : 1 + _FINDINGS])
+    return tuple(
+        f"{f.subtype}: {line(f.text, 200)}{f'; {f.gain}' if f.gain else ''}"
+        for f in verdict.findings[1 : 1 + _FINDINGS]
+    )
 
 
 def rule_lines(verdict: Verdict) -> tuple[str, ...]:
@@ -277,9 +354,9 @@ def roofline_line(roofline: Roofline | None, duration_us: float) -> str:
         return "unknown: operations or bytes were not counted"
     limit = "arithmetic" if roofline.bound == "compute" else "DRAM bandwidth"
     return (
-        f"{number(roofline.attained_pct)} % of the {limit} limit: {number(roofline.flops / 1e9)} "
-        f"GFLOP and {number(roofline.dram_bytes / 1e6)} MB of DRAM traffic need at least "
-        f"{number(roofline.floor_us)} us, and take {number(duration_us)} us"
+        f"{number(roofline.attained_pct)} % of the {limit} limit: this kernel's own "
+        f"{number(roofline.flops / 1e9)} GFLOP and {number(roofline.dram_bytes / 1e6)} MB of DRAM "
+        f"traffic need at least {number(roofline.floor_us)} us, and take {number(duration_us)} us"
     )
 
 
@@ -400,7 +477,8 @@ def _full(attempt: Attempt) -> str:
     if stopped_by(attempt) == "speedup" and captured is not None and captured.passed:
         shown += "; its outputs on the captured inputs are right"
     if attempt.settings:
-        settings = [_setting(t, attempt.baseline_us) for t in attempt.settings[:_SETTINGS]]
+        author_us = next((t.baseline_us for t in attempt.times), attempt.baseline_us)
+        settings = [_setting(t, author_us) for t in attempt.settings[:_SETTINGS]]
         same = f" (within {TIE:.0%} the smaller values win)" if len(settings) > 1 else ""
         shown += f"; tried: {', '.join(settings)}{same}"
     if attempt.limited_by and attempt.judgement.outcome == "rejected":

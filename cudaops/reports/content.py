@@ -11,7 +11,7 @@ from cudaops.cuda.metrics import DURATION
 from cudaops.cuda.ncu_pages import counted
 from cudaops.cuda.nvcc_line import flags_of
 from cudaops.domain.ends import EndKind
-from cudaops.domain.judgement import Attempt, Gate
+from cudaops.domain.judgement import Attempt, Gate, WorkloadTime
 from cudaops.domain.model_use import ModelUse, Price, TokenCount
 from cudaops.domain.profile import NvidiaRule, Profile, Roofline, Verdict
 from cudaops.domain.run import AccessSummary, ProfileSummary, RunRecord
@@ -19,6 +19,7 @@ from cudaops.reports.quantities import (
     Clock,
     dollars,
     microseconds,
+    microseconds_alone,
     milliseconds,
     one_line,
     quantity,
@@ -101,7 +102,9 @@ def headline(record: RunRecord) -> str:
     """The outcome in one sentence."""
     kernel = kernel_of(record)
     if record.outcome in ("accepted", "provisional"):
-        return f"{kernel} runs {times_faster(record.verify.speedup, clock_of(record))} faster"
+        faster = f"{kernel} runs {times_faster(record.verify.speedup, clock_of(record))} faster"
+        several = len(_times_shown(record))
+        return f"{faster} over {several} launch configurations" if several > 1 else faster
     return f"{kernel}: {one_line(record.reason)}"
 
 
@@ -110,11 +113,69 @@ def times_sentence(record: RunRecord) -> str | None:
     clock, verify = clock_of(record), record.verify
     if verify.candidate_kernel_ms is None:
         return None
+    over = "mean of all launches: " if len(_times_shown(record)) > 1 else ""
     return (
-        f"baseline {milliseconds(verify.baseline_kernel_ms, clock)}, "
+        f"{over}baseline {milliseconds(verify.baseline_kernel_ms, clock)}, "
         f"{'best' if record.best is not None else 'last'} candidate "
         f"{milliseconds(verify.candidate_kernel_ms, clock)}"
     )
+
+
+class ConfigurationRow(NamedTuple):
+    """One launch configuration, with what it brings."""
+
+    workload: str
+    launch: str
+    """Grid and block, and the scalar arguments in which it differs from the others."""
+    launches: str
+    share: str
+    """Of the kernel's time."""
+    baseline: str
+    candidate: str
+    speedup: str
+
+
+def configurations_sentence(record: RunRecord) -> str:
+    """How the speedup follows from `configuration_rows`, and whose times those are."""
+    return (
+        "The speedup is the baseline's time over the candidate's, of all these launches together: "
+        "the harmonic mean of the ratios, weighted by share of the baseline's time (launches times "
+        f"the time of one). Times {clock_of(record)}."
+    )
+
+
+def configuration_rows(record: RunRecord) -> list[ConfigurationRow]:
+    """Every launch configuration that was timed, the most expensive first; empty where there is
+    one alone, whose times are the sentence's."""
+    times = _times_shown(record)
+    if len(times) < 2 or record.program is None:
+        return []
+    known = {one.workload: one for one in record.program.timed}
+    rows = []
+    for time in times:
+        one = known.get(time.workload)
+        launch = "" if one is None else f"{one.grid} x {one.block}"
+        if one is not None and one.scalars:
+            launch += f" {one_line(one.scalars, 120)}"
+        rows.append(
+            ConfigurationRow(
+                time.workload,
+                launch,
+                "" if one is None else f"{one.launches:,}",
+                f"{significant(100 * time.share, 3)} %",
+                microseconds_alone(time.baseline_us),
+                microseconds_alone(time.candidate_us),
+                f"{time.baseline_us / time.candidate_us:.2f}×",
+            )
+        )
+    return rows
+
+
+def _times_shown(record: RunRecord) -> tuple[WorkloadTime, ...]:
+    """Of the attempt whose times the record tells: the one that was kept, else the last."""
+    kept = record.verify.iteration_accepted
+    shown = [a for a in record.attempts if kept is None or a.iteration == kept][-1:]
+    return shown[0].times if shown else ()
 
 
 def meaning(record: RunRecord) -> str:
@@ -216,8 +277,11 @@ def _estimate(rule: NvidiaRule) -> str:
     return f"{scope}{significant(rule.estimated_speedup_pct, 3)} %"
 
 
-def roofline_sentence(roofline: Roofline | None, clock: Clock) -> str:
-    """How far the kernel is from what the device allows for its work."""
+def roofline_sentence(roofline: Roofline | None, clock: Clock, whose: str) -> str:
+    """How far a kernel is from what the device allows for its own operations and bytes.
+
+    `whose`: `the author's kernel`, `the rewrite`.
+    """
     if roofline is None:
         return "Distance to the roofline unknown: operations or bytes were not counted."
     resource = "arithmetic" if roofline.bound == "compute" else "memory bandwidth"
@@ -225,10 +289,13 @@ def roofline_sentence(roofline: Roofline | None, clock: Clock) -> str:
     return (
         f"{significant(roofline.attained_pct, 3)} % of the {resource} roofline ({clock}): "
         f"{clock.device} needs at least {significant(roofline.floor_us)} µs by its published peaks "
-        f"for {significant(roofline.flops / 1e9, 3)} GFLOP and "
-        f"{significant(roofline.dram_bytes / 1e6, 3)} MB ({intensity} FLOP/byte)."
+        f"for the {significant(roofline.flops / 1e9, 3)} GFLOP and "
+        f"{significant(roofline.dram_bytes / 1e6, 3)} MB of {whose} ({intensity} FLOP/byte); one "
+        "with fewer may take less."
     )
 
+
+AUTHORS, REWRITE = "the author's kernel", "the rewrite"
 
 _ORIGINS = {"llm": "the model", "engine": "transformations", "recipe": "recipes"}
 
@@ -324,6 +391,12 @@ SHARES = "Time without a step over time with it, by the clock of the search that
 def verdict_sentence(verdict: Verdict, clock: Clock) -> str:
     """The verdict's summary with the source of the numbers in it."""
     return f"{one_line(verdict.summary, 600).rstrip('.')} ({clock})."
+
+
+def relief_sentence(verdict: Verdict) -> str:
+    """What usually helps, and what removing the cause saves at most."""
+    gain = f" By the busiest other unit, {verdict.gain}." if verdict.gain else ""
+    return f"{one_line(verdict.relief, 600)}{gain}"
 
 
 def notes_read(record: RunRecord) -> dict[str, list[str]]:
@@ -484,35 +557,36 @@ def access_rows(accesses: Sequence[AccessSummary]) -> list[tuple[str, str, str, 
 
 
 def program_sentence(record: RunRecord) -> str | None:
-    """What share of the program the kernel is; None where the program was not timed."""
+    """What the kernel takes of a run of the program; None where that was not measured. The
+    program's own seconds, of one run each, are left to the record: their noise is not known."""
     program = record.program
-    if program is None or program.program_seconds is None or program.kernel_share_pct is None:
+    if program is None or program.kernel_seconds is None:
         return None
-    kernel_ms = 1000 * (program.kernel_seconds or 0.0)
     text = (
-        f"One run of the program takes {significant(program.program_seconds)} s, its launches of "
-        f"{program.kernel} {significant(kernel_ms)} ms of that "
-        f"({significant(program.kernel_share_pct, 3)} %; {clock_of(record)})"
+        f"The program's {program.launches:,} launches of {program.kernel} take "
+        f"{significant(1000 * program.kernel_seconds)} ms "
+        f"({Clock('cuda_event', record.device)})"
     )
     if program.reported_kernel_ms is not None:
         text += f"; the program itself prints KERNEL_MS {significant(program.reported_kernel_ms)}"
-    if program.best_program_seconds is not None:
-        text += f"; with the rewrite it takes {significant(program.best_program_seconds)} s"
     return text + "."
 
 
 def timing_sentences(record: RunRecord) -> list[str]:
-    """How times were measured, cold and warm; nothing where they are modelled."""
+    """How times were measured, cold and warm, on the most expensive configuration; nothing where
+    they are modelled."""
     timing, clock = record.verify.timing, clock_of(record)
     if timing is None:
         return []
+    times = _times_shown(record)
+    of_one = f"{times[0].workload} alone, " if len(times) > 1 else ""
     own = timing.launched is not None
     events, cupti = Clock("cuda_event", record.device), Clock("cupti", record.device)
     by_events = events if own else clock
     rows = [
-        f"{name}: {milliseconds(found.baseline_ms, seen)} to "
+        f"{of_one}{name}: {milliseconds(found.baseline_ms, seen)} to "
         f"{milliseconds(found.candidate_ms, seen)}, {found.speedup:.2f}×"
-        + (" (decides)" if decides else "")
+        + (" (this clock decides)" if decides else "")
         for name, found, seen, decides in (
             ("L2 cold", timing.cold, by_events, timing.regime == "cold" and not own),
             ("L2 warm", timing.warm, by_events, timing.regime == "warm" and not own),
@@ -523,7 +597,8 @@ def timing_sentences(record: RunRecord) -> list[str]:
     if timing.launched is not None:
         seen = Clock("host", record.device) if timing.regime == "warm" else events
         rows.append(
-            f"as the program launches them: {milliseconds(timing.launched.baseline_ms, seen)} to "
+            f"{of_one}as the program launches them: "
+            f"{milliseconds(timing.launched.baseline_ms, seen)} to "
             f"{milliseconds(timing.launched.candidate_ms, seen)}, {timing.launched.speedup:.2f}×"
         )
     taken = f"{timing.samples} pairs of samples, {timing.blocks_redone} noisy blocks taken again"

@@ -48,6 +48,9 @@ def _head(record: RunRecord) -> str:
         ),
         _text(record.reason),
     ]
+    if rows := content.configuration_rows(record):
+        header = ("", "grid x block", "launches", "of the time", "baseline", "candidate", "ratio")
+        lines += [_table(header, rows), content.configurations_sentence(record)]
     if program := content.program_sentence(record):
         lines.append(_text(program))
     lines += map(_text, content.outcome_sentences(record))
@@ -75,8 +78,8 @@ def _profile(summary: ProfileSummary) -> str:
         f"**{_text(content.verdict_sentence(verdict, clock))}**",
         _table(("metric", "value", "threshold", "source"), rows),
         f"One launch: {microseconds(baseline.duration_us, content.time_clock(baseline))}. "
-        + _text(content.roofline_sentence(verdict.roofline, clock)),
-        f"What helps: {_text(verdict.relief)}",
+        + _text(content.roofline_sentence(verdict.roofline, clock, content.AUTHORS)),
+        f"What helps: {_text(content.relief_sentence(verdict))}",
     ]
     if summary.best is not None and summary.best_verdict is not None:
         best_clock = Clock(summary.best.source, summary.best.device)
@@ -85,7 +88,11 @@ def _profile(summary: ProfileSummary) -> str:
             f"{_text(content.verdict_sentence(summary.best_verdict, best_clock))} "
             f"One launch: "
             f"{microseconds(summary.best.duration_us, content.time_clock(summary.best))}. "
-            + _text(content.roofline_sentence(summary.best_verdict.roofline, best_clock))
+            + _text(
+                content.roofline_sentence(
+                    summary.best_verdict.roofline, best_clock, content.REWRITE
+                )
+            )
         )
     if baseline.hot_lines:
         hot = [

@@ -46,6 +46,13 @@ def microseconds(value_us: float | None, clock: Clock) -> str:
     return f"{significant(value_us)} µs ({clock})"
 
 
+def microseconds_alone(value_us: float) -> str:
+    """The same in a table that says its source once."""
+    if value_us >= 1000:
+        return f"{significant(value_us / 1000)} ms"
+    return f"{significant(value_us)} µs"
+
+
 def times_faster(ratio: float | None, clock: Clock) -> str:
     """`5.56× (modelled for A10)`; `not timed` where there is no ratio."""
     return "not timed" if ratio is None else f"{ratio:.2f}× ({clock})"

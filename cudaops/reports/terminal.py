@@ -116,8 +116,8 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
         indented(
             Text(f"One launch: {microseconds(baseline.duration_us, content.time_clock(baseline))}.")
         ),
-        indented(Text(content.roofline_sentence(verdict.roofline, clock))),
-        indented(Text(f"What helps: {one_line(verdict.relief, 600)}")),
+        indented(Text(content.roofline_sentence(verdict.roofline, clock, content.AUTHORS))),
+        indented(Text(f"What helps: {content.relief_sentence(verdict)}")),
         indented(Text(content.metrics_sentence(summary))),
     ]
     if summary.best is not None and summary.best_verdict is not None:
@@ -195,15 +195,30 @@ def outcome(record: RunRecord) -> RenderableType:
         "  ",
         (content.headline(record), "bold"),
     )
-    said = [title]
+    said: list[RenderableType] = [title]
     if sentence := content.times_sentence(record):
         said.append(Text(sentence))
+    if rows := content.configuration_rows(record):
+        said += [
+            _configurations(rows),
+            indented(Text(content.configurations_sentence(record), style="dim")),
+        ]
     took = f"{content.meaning(record)}; took {record.loop_time_seconds:.1f} s"
     said += [Text(f"  {line}", style="dim") for line in content.timing_sentences(record)]
     if program := content.program_sentence(record):
         said.append(Text(program))
     said += [Text(one_line(line, 600)) for line in content.outcome_sentences(record)]
     return Group(Text(""), *said, Text(took, style="dim"))
+
+
+def _configurations(rows: Sequence[content.ConfigurationRow]) -> RenderableType:
+    """Every launch configuration with its share, times and ratio."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("", "grid x block", "launches", "of the time", "baseline", "candidate", "ratio"):
+        table.add_column(name, overflow="fold", justify="left" if "x" in name else "right")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return indented(table)
 
 
 def _after(summary: ProfileSummary, clock: Clock) -> list[RenderableType]:
@@ -213,8 +228,8 @@ def _after(summary: ProfileSummary, clock: Clock) -> list[RenderableType]:
     return [
         heading("What limits the best rewrite"),
         indented(Text(content.verdict_sentence(verdict, clock))),
-        indented(Text(f"One launch: {microseconds(best.duration_us, clock)}.")),
-        indented(Text(content.roofline_sentence(verdict.roofline, clock))),
+        indented(Text(f"One launch: {microseconds(best.duration_us, content.time_clock(best))}.")),
+        indented(Text(content.roofline_sentence(verdict.roofline, clock, content.REWRITE))),
     ]
 
 

@@ -6,7 +6,7 @@ import json
 import secrets
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
@@ -50,6 +50,15 @@ MOST_LINES = 8
 """Places that one line of a report names."""
 
 _REMEDY = "Put a barrier between the two, or ask a GPU, whose order counts: --executor cuda"
+
+
+class BaselineTime(NamedTuple):
+    """The author's kernel on one workload."""
+
+    workload: Workload
+    time: Measurement
+    share: float
+    """Of the author's time over all timed launches (`Workbench.shares`), 0-1."""
 
 
 class Workbench:
@@ -250,6 +259,38 @@ class Workbench:
                 self._baseline_times[workload.id] = measured
             return self._baseline_times[workload.id]
 
+    def baseline_times(self) -> tuple[BaselineTime, ...]:
+        """The author's kernel on what is timed, most expensive first. Raises InputError where it
+        misbehaves."""
+        times = {w.id: self.baseline_time(w) for w in self.timed}
+        shares = self.shares({name: time.median_us for name, time in times.items()})
+        return tuple(BaselineTime(w, times[w.id], shares[w.id]) for w in self.timed)
+
+    @cached_property
+    def timed_launches(self) -> tuple[tuple[Workload, float], ...]:
+        """What is timed, with how many launches it stands for: the program's, and where several
+        runs are timed as many as give each its part."""
+        if len({w.run for w in self.timed}) == 1:
+            return tuple((w, float(w.launches)) for w in self.timed)
+        return tuple((b.workload, b.share / b.time.median_us) for b in self.baseline_times())
+
+    def shares(self, baseline_us: Mapping[str, float]) -> dict[str, float]:
+        """Share of the author's time that each of these workloads stands for, together 1.
+
+        By time: launches times the time of one, over all of its run of the program; of several
+        runs each has the part that the user gave it.
+
+        Args:
+            baseline_us: The author's time of one launch, by workload.
+        """
+        timed = [w for w in self.captured.workloads if w.id in baseline_us]
+        whole: dict[int, float] = {}
+        for w in timed:
+            whole[w.run] = whole.get(w.run, 0.0) + w.launches * baseline_us[w.id]
+        weights = {run: self.captured.runs[run].run.weight for run in whole}
+        parts = {run: weight / sum(weights.values()) for run, weight in weights.items()}
+        return {w.id: parts[w.run] * w.launches * baseline_us[w.id] / whole[w.run] for w in timed}
+
     def compare(
         self,
         rewrite: Rewrite,
@@ -262,22 +303,19 @@ class Workbench:
 
         `ranked`, `thorough`: see `Executor.measure_pair`. `watched`: takes what launches write.
         """
-        comparisons = []
+        pairs = {}
         for workload in self.workloads_of(rewrite):
             if not workload.is_timed:
                 continue
             pair = self._pair(rewrite, workload, watched, ranked=ranked, thorough=thorough)
             if isinstance(pair, Misbehaved | CompileFailed):
                 return pair
-            comparisons.append(
-                Comparison(
-                    workload=workload.id,
-                    weight=workload.time_share,
-                    baseline=pair[0],
-                    candidate=pair[1],
-                )
-            )
-        return tuple(comparisons)
+            pairs[workload.id] = pair
+        shares = self.shares({name: pair[0].median_us for name, pair in pairs.items()})
+        return tuple(
+            Comparison(workload=name, weight=shares[name], baseline=before, candidate=after)
+            for name, (before, after) in pairs.items()
+        )
 
     def _pair(
         self,

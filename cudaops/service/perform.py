@@ -192,10 +192,9 @@ def _benchmark(task: Task, options: RunOptions, events: EventLog) -> BenchmarkRe
 
 def _alone(bench: Workbench) -> tuple[Comparison, ...]:
     """The author's kernel on both sides."""
-    times = [(workload, bench.baseline_time(workload)) for workload in bench.timed]
     return tuple(
-        Comparison(workload=w.id, weight=w.time_share, baseline=time, candidate=time)
-        for w, time in times
+        Comparison(workload=b.workload.id, weight=b.share, baseline=b.time, candidate=b.time)
+        for b in bench.baseline_times()
     )
 
 

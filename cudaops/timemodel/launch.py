@@ -296,8 +296,15 @@ def _notes(
             f"{resources.registers} registers a thread and {spilled} bytes of spills by ptxas "
             f"({asked}, {resources.sm_arch})"
         )
+    device = modelled.device
+    compared = microarchitecture(device.compute_capability).is_compared
+    unmeasured = (
+        f"no modelled time of compute capability {device.capability} was compared with a measured "
+        "one: its latencies are published or assumed"
+    )
     return (
-        f"modelled for {modelled.device.full_name} from {blocks} run on this machine's processor",
+        f"modelled for {device.full_name} from {blocks} run on this machine's processor",
+        *(() if compared else (unmeasured,)),
         registers,
         "DRAM bytes are those of a launch that finds nothing in L2",
         f"time is limited by: {modelled.estimate.limiter}",

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from cudaops.cuda.architectures import ARCHITECTURES, BY_CAPABILITY, Architecture
+from cudaops.cuda.architectures import ARCHITECTURES, SM_103, Architecture, microarchitecture
 from cudaops.cuda.devices import DEFAULT_DEVICE_BY_ARCH, DEVICES, Device, bandwidth_gb_s, device
 from cudaops.cuda.occupancy import occupancy
 from cudaops.errors import InputError
@@ -47,8 +48,10 @@ MEMORY = {
 }  # fmt: skip
 """Memory clock in MHz and bus width in bits, as the driver reports them: sources of the rows."""
 
-MODELLED = [row for row in DEVICES.values() if row.compute_capability in BY_CAPABILITY]
-OTHERS = [row for row in DEVICES.values() if row.compute_capability not in BY_CAPABILITY]
+
+OUTRUN = {"B200"}
+"""Its DRAM brings an SM 26 bytes a cycle: 2048 threads with 8 bytes in flight each wait 730 cycles
+for theirs, and 26 times 730 bytes are more than that."""
 
 
 @pytest.fixture(scope="module")
@@ -213,23 +216,31 @@ def arithmetic(blocks: int) -> KernelWork:
     return KernelWork(blocks, 256, 32, 0, 0, (phase,), (), ThreadCounts(), Traffic(0, 0, 0, True))
 
 
-@pytest.mark.parametrize("row", MODELLED, ids=lambda d: d.name)
+@pytest.mark.parametrize("row", DEVICES.values(), ids=lambda d: d.name)
 def test_modelled_times_follow_each_devices_bandwidth_and_lanes(row: Device) -> None:
     blocks = 65536
     floor_us = blocks * 3072 / (row.dram_bandwidth_gb_s * 1e3)
-    assert floor_us < estimate(streaming(blocks), row).duration_us < 1.3 * floor_us
+    most = 1.6 if row.name in OUTRUN else 1.3
+    assert floor_us < estimate(streaming(blocks), row).duration_us < most * floor_us
     full = row.sm_count * row.max_warps_per_sm // 8
     floor_us = full * 8 * 32 * 6400 * 2 / (row.peak_fp32_gflops * 1e3)
     assert floor_us * 0.99 < estimate(arithmetic(full), row).duration_us < 1.2 * floor_us
 
 
-@pytest.mark.parametrize("row", OTHERS, ids=lambda d: d.name)
-def test_what_is_not_modelled_is_said_and_never_guessed(row: Device) -> None:
-    with pytest.raises(InputError, match=f"not modelled for compute capability {row.capability}"):
-        estimate(arithmetic(64), row)
+def test_what_is_not_modelled_is_said_and_never_guessed() -> None:
+    b300 = Device(**{**asdict(DEVICES["B200"]), **asdict(SM_103), "name": "B300"})
+    with pytest.raises(InputError, match=r"not modelled for compute capability 10\.3"):
+        estimate(arithmetic(64), b300)
+    with pytest.raises(InputError, match="not modelled for B300: the width of its lsu unit"):
+        b300.lanes("lsu")
 
 
-def test_a_unit_without_a_source_is_not_computed_with() -> None:
-    with pytest.raises(InputError, match="not modelled for RTX5090: the width of its lsu unit"):
-        DEVICES["RTX5090"].lanes("lsu")
+def test_assumed_widths_and_latencies_say_so() -> None:
+    for name in ("T4", "B200", "RTX5090", "GB10"):
+        times = microarchitecture(DEVICES[name].compute_capability)
+        assert not times.is_compared
+        assert "Never measured here." in times.source
+    assert (DEVICES["RTX5090"].lanes("int32"), DEVICES["T4"].lanes("lsu")) == (64, 16)
+    assert DEVICES["RTX5090"].int32_lanes_per_sm is None
+    assert microarchitecture((9, 0)).is_compared
     assert DEVICES["H200"].lanes("lsu") == 32

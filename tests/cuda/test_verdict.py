@@ -9,10 +9,12 @@ import pytest
 
 from cudaops.cuda import derived
 from cudaops.cuda import metrics as ncu
+from cudaops.cuda.derived import facts
 from cudaops.cuda.devices import DEVICES
+from cudaops.cuda.gains import gain_of
 from cudaops.cuda.metrics import METRICS, value_of
 from cudaops.cuda.ncu_pages import parse_csv
-from cudaops.cuda.rules import RULES
+from cudaops.cuda.rules import RULES, by_gain
 from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.cuda.verdict import diagnose, explain
 from cudaops.domain.profile import Profile, Verdict
@@ -157,7 +159,7 @@ LAUNCHES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     ),
     "occupancy_shared": (
         {**QUIET, **IDLE, **LIMITS, ncu.WAVES: 5, ncu.LIMIT_SHARED: 2,
-         ncu.THEORETICAL_OCCUPANCY: 25},
+         ncu.THEORETICAL_OCCUPANCY: 25, ncu.SHARED_STATIC: 49152, ncu.SHARED_DYNAMIC: 0},
         {ncu.LIMIT_SHARED: 8, ncu.LIMIT_REGISTERS: 2},
     ),
     "occupancy_block_size": (
@@ -243,12 +245,12 @@ def test_what_is_busy_on_a_few_sms_is_not_the_limit() -> None:
 @pytest.mark.parametrize(
     ("more", "limit"),
     [
-        ({ncu.GRID_SIZE: 37}, "fma_pipe"),
-        ({ncu.GRID_SIZE: 720}, "fma_pipe"),
+        ({ncu.GRID_SIZE: 37}, "l1_load_throughput"),
+        ({ncu.GRID_SIZE: 720}, "l1_load_throughput"),
         ({ncu.DRAM_THROUGHPUT: 70.0, ncu.PIPE_FMA: 10.0, ncu.ISSUE_SLOTS_BUSY: 5.0},
          "dram_bandwidth"),
-        ({ncu.L2_THROUGHPUT: 70.0}, "fma_pipe"),
-        ({ncu.L2_ATOMIC_UNIT: 90.0}, "fma_pipe"),
+        ({ncu.L2_THROUGHPUT: 70.0}, "l1_load_throughput"),
+        ({ncu.L2_ATOMIC_UNIT: 90.0}, "l1_load_throughput"),
     ],
 )  # fmt: skip
 def test_a_few_sms_may_keep_what_all_share_busy(more: dict[str, float], limit: str) -> None:
@@ -316,11 +318,105 @@ def test_the_relief_for_shared_memory_is_not_shared_memory() -> None:
 
 
 def test_findings_come_in_the_order_that_decides() -> None:
+    """By priority; busy units and causes behind them by what removing each gains."""
     priority = {rule.id: rule.priority for rule in RULES}
+    cause = {rule.id: rule.subtype for rule in RULES}
     for kernel in ("naive", "regtiled"):
         findings = diagnose(captured(kernel, "raw"), H200).findings
-        ranks = [priority[finding.rule] for finding in findings]
+        ranks = [priority[f.rule] for f in findings if not by_gain(priority[f.rule])]
         assert ranks == sorted(ranks)
+        known = facts(captured(kernel, "raw"), None)
+        gains = [gain_of(cause[f.rule], known) for f in findings if by_gain(priority[f.rule])]
+        weights = [round(gain.weight_pct) for gain in gains if gain is not None]
+        assert len(weights) == len(gains)
+        assert weights == sorted(weights, reverse=True)
+
+
+def test_blocks_of_one_warp_are_limited_by_their_size_and_not_by_shared_memory() -> None:
+    """llm.c's gelu with blocks of 32 threads on an H200: 32 blocks an SM, as many as the driver's
+    1 KB a block allows too."""
+    tie = {
+        **QUIET, **IDLE, ncu.WAVES: 5, ncu.THEORETICAL_OCCUPANCY: 50,
+        ncu.LIMIT_REGISTERS: 64, ncu.LIMIT_SHARED: 32, ncu.LIMIT_WARPS: 64, ncu.LIMIT_BLOCKS: 32,
+        ncu.SHARED_STATIC: 0, ncu.SHARED_DYNAMIC: 0,
+    }  # fmt: skip
+    verdict = diagnose(made(tie), H200)
+    assert verdict.subtype == "occupancy_block_size"
+    assert "occupancy_shared" not in subtypes(verdict)
+    assert "128 to 256 threads" in verdict.relief
+
+
+def test_a_busy_pipe_comes_before_a_path_that_is_less_busy() -> None:
+    """lavaMD: FP64 at 70 %, and loads of 25 sectors on a memory system used 45 %. Perfect loads
+    leave 70 % of the time to FP64."""
+    launch = {
+        ncu.PIPE_FP64: 70, ncu.MEMORY_THROUGHPUT: 45, ncu.L1_THROUGHPUT: 45,
+        ncu.DRAM_THROUGHPUT: 3, ncu.GLOBAL_LD_REQUESTS: 1e6, ncu.GLOBAL_LD_SECTORS: 25e6,
+        ncu.BYTES_PER_SECTOR_LD: 8,
+    }  # fmt: skip
+    verdict = diagnose(made(launch), H200)
+    assert verdict.subtype == "fp64_pipe"
+    assert (
+        verdict.gain == "removing it saves at most 55 % of the time (L1/TEX Cache Throughput 45 %)"
+    )
+    assert "registers" in verdict.relief
+    found = [f for f in verdict.findings if f.subtype == "uncoalesced_access"]
+    assert [f.gain_at_most_pct for f in found] == [30.0]  # said once
+    busy = diagnose(made({**launch, ncu.L1_THROUGHPUT: 90, ncu.MEMORY_THROUGHPUT: 90}), H200)
+    assert busy.subtype == "uncoalesced_access"
+
+
+def test_rows_of_unequal_length_are_uncoalesced_too() -> None:
+    """A CSR product: idle lanes touch no sector, and of each that is touched an eighth is used."""
+    rows = {
+        **LOADS, ncu.GLOBAL_LD_REQUESTS: 1e6, ncu.GLOBAL_LD_SECTORS: 7.6e6,
+        ncu.BYTES_PER_SECTOR_LD: 4.1, ncu.L1_THROUGHPUT: 95, ncu.L2_THROUGHPUT: 68,
+        ncu.DRAM_THROUGHPUT: 15, ncu.MEMORY_THROUGHPUT: 93,
+    }  # fmt: skip
+    verdict = diagnose(made(rows), A10)
+    assert (verdict.subtype, verdict.findings[0].rule) == ("uncoalesced_access", "sparse_load")
+
+
+def test_idle_sms_come_before_a_path_that_is_hardly_used() -> None:
+    """Arrays in local memory on half of the SMs: L1 is used 30 %."""
+    half = {
+        ncu.GRID_SIZE: 32, ncu.SM_COUNT: 72, ncu.WAVES: 0.1, ncu.L1_THROUGHPUT: 30,
+        ncu.DRAM_THROUGHPUT: 1, ncu.ISSUE_SLOTS_BUSY: 5, ncu.SPILL_OVERHEAD: 60,
+        ncu.SPILL_REQUESTS: 1e6,
+    }  # fmt: skip
+    verdict = diagnose(made(half), A10)
+    assert verdict.subtype == "occupancy_grid"
+    assert "register_spills" in subtypes(verdict)
+    assert diagnose(made({**half, ncu.L1_THROUGHPUT: 90}), A10).subtype == "register_spills"
+
+
+def test_a_few_wasteful_stores_are_not_the_cause() -> None:
+    """A convolution from shared memory: half of its stores' bytes is 8 % of all that moves."""
+    few = {
+        **LOADS, ncu.GLOBAL_LD_REQUESTS: 5e5, ncu.GLOBAL_LD_SECTORS: 2.9e6,
+        ncu.BYTES_PER_SECTOR_LD: 18.6, ncu.GLOBAL_ST_REQUESTS: 65536,
+        ncu.GLOBAL_ST_SECTORS: 524288, ncu.BYTES_PER_SECTOR_ST: 16, ncu.L1_THROUGHPUT: 76,
+        ncu.SHARED_DATA_PIPE: 57, ncu.MEMORY_THROUGHPUT: 72, ncu.DRAM_THROUGHPUT: 4,
+    }  # fmt: skip
+    assert diagnose(made(few), A10).subtype == "shared_throughput"
+
+
+def test_no_loads_are_moved_in_a_kernel_without_loads() -> None:
+    """Mandelbrot: 97 % occupancy, nothing busy, nothing read."""
+    none = {**QUIET, **IDLE, ncu.GLOBAL_LD_INST: 0, ncu.SHARED_LD_INST: 0}
+    verdict = diagnose(made(none), H200)
+    assert verdict.subtype == "low_parallelism"
+    assert "buffered" not in verdict.relief
+    assert "arithmetic in flight" in verdict.relief
+    assert "buffered" in diagnose(made({**none, ncu.GLOBAL_LD_INST: 100}), H200).relief
+
+
+def test_a_wait_gains_no_more_than_its_share_nor_than_the_busiest_unit_leaves() -> None:
+    wait = {**QUIET, **STALL, ncu.STALL_LONG: 7, ncu.DRAM_THROUGHPUT: 20}
+    verdict = diagnose(made(wait), A10)
+    assert verdict.subtype == "stall_long_scoreboard"
+    assert verdict.findings[0].gain_at_most_pct == pytest.approx(70)
+    assert diagnose(made({}), A10).gain == ""
 
 
 def test_explain_says_meaning_source_and_readers() -> None:

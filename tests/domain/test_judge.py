@@ -18,6 +18,8 @@ from cudaops.domain.judge import (
     REQUIRED_GATES,
     REQUIRED_MEASURED_GATES,
     is_left_open,
+    mean_times_us,
+    weighted_speedup,
 )
 from cudaops.domain.judge import judge as judge_once
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy
@@ -269,6 +271,16 @@ def test_workloads_count_by_their_share_of_the_time() -> None:
     judgement = judge(PASSED, [slow, fast], POLICY)
     assert judgement.speedup == pytest.approx(1 / (0.9 * 1.0 + 0.1 * 0.01), rel=1e-9)
     assert judgement.outcome == "rejected"
+
+
+def test_mean_times_over_all_launches_give_the_same_speedup() -> None:
+    """A mean launch of three at 14.8 us and one at 9.58 us takes 13.5 us; the bar follows."""
+    slow = comparison([14.8], [2.65], "modelled", weight=44.4 / 53.98)
+    fast = comparison([9.58], [4.0], "modelled", weight=9.58 / 53.98)
+    before, after = mean_times_us([slow, fast])
+    assert before == pytest.approx(53.98 / 4)
+    assert after == pytest.approx((3 * 2.65 + 4.0) / 4)
+    assert before / after == pytest.approx(weighted_speedup([slow, fast]))
 
 
 def test_the_same_samples_always_give_the_same_judgement() -> None:

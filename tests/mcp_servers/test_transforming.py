@@ -79,9 +79,9 @@ def test_launches_that_differ_in_their_data_alone_are_timed_once(
     )  # fmt: skip
     (captured,) = bench.timed
     plan = bench.plan(captured, None)
-    one, other = (Planned(captured, plan, share) for share in (0.5, 0.2))
-    wider = Planned(captured.model_copy(update={"grid": Dim3(x=8)}), plan, 0.3)
-    assert alike([one, other, wider]) == [one._replace(share=0.7), wider]
+    one, other = (Planned(captured, plan, launches) for launches in (5.0, 2.0))
+    wider = Planned(captured.model_copy(update={"grid": Dim3(x=8)}), plan, 3.0)
+    assert alike([one, other, wider]) == [one._replace(launches=7.0), wider]
     not_served = other._replace(plan=plan.model_copy(update={"applicable": False}))
     assert alike([one, not_served]) == [one, not_served]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
+from cudaops.agents.llm_developer import TOOL_CALLS
 from cudaops.cuda.devices import device
 from cudaops.cuda.ncu_pages import merged, parse_details, parse_raw
 from cudaops.cuda.verdict import diagnose
@@ -88,10 +89,13 @@ def findings() -> ResearchFindings:
 def first() -> Briefing:
     """Before anything was tried."""
     profile, verdict = captured()
+    accesses = summarise(program(), kernel(), (workload(),))
+    nearest = exemplar_for(verdict, accesses)
+    assert nearest is not None
     return Briefing(
         program=program(), kernel=kernel(), workloads=(workload(),), device=device("H200"),
-        accesses=summarise(program(), kernel(), (workload(),)),
-        notes_catalogue=catalogue(), exemplar=exemplar_for(verdict).text,
+        accesses=accesses, tool_calls=TOOL_CALLS,
+        notes_catalogue=catalogue(), exemplar=nearest.text,
         profile=profile, verdict=verdict, research=findings(),
         notes=tuple((note.id, note.text) for note in bearing(verdict, profile)),
         transformations=tuple(one.name for one in TRANSFORMATIONS),

@@ -13,6 +13,7 @@ from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.domain.judgement import Policy
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import AccessSummary
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.gates.evaluate import evaluate
@@ -47,7 +48,27 @@ def test_exemplar_of_a_verdict(subtype: str) -> None:
         bottleneck_class="unknown", subtype=subtype, summary="", evidence=(), relief="",
         source="modelled",
     )  # fmt: skip
-    assert exemplar_for(verdict).name == NEAREST[subtype]
+    nearest = exemplar_for(verdict, ())
+    assert nearest is not None
+    assert nearest.name == NEAREST[subtype]
+
+
+def test_a_kernel_that_reads_nothing_gets_no_exemplar_of_another_family() -> None:
+    """A Mandelbrot set is FP64-bound, and has no operands to tile."""
+    verdict = Verdict(
+        bottleneck_class="compute_bound", subtype="fp64_pipe", summary="", evidence=(), relief="",
+        source="modelled",
+    )  # fmt: skip
+    written = AccessSummary(
+        kind="write", array="out", space="global", element="int", index="at.x", step="adjacent"
+    )
+    read = written.model_copy(update={"kind": "read", "array": "A", "loops": ("k: 1024x",)})
+    assert exemplar_for(verdict, (written,)) is None
+    assert exemplar_for(verdict, (written, read)) is None
+    other = read.model_copy(update={"array": "B"})
+    nearest = exemplar_for(verdict, (written, read, other))
+    assert nearest is not None
+    assert nearest.name == "tiled_product"
 
 
 @pytest.mark.parametrize("name", NAMES)

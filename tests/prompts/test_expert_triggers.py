@@ -138,7 +138,12 @@ PROFILES: dict[str, dict[str, float]] = {
     "severe_memory_bound": {ncu.L1_THROUGHPUT: 96, ncu.DRAM_THROUGHPUT: 1},
     "near_peak_compute": {ncu.PIPE_FMA: 90},
     "huge_dram_traffic": {ncu.DRAM_THROUGHPUT: 55},
-    "low_occupancy": {**LIMITS, ncu.LIMIT_SHARED: 2},
+    "low_occupancy": {
+        **LIMITS,
+        ncu.LIMIT_SHARED: 2,
+        ncu.SHARED_STATIC: 49152,
+        ncu.SHARED_DYNAMIC: 0,
+    },
     "register_limited": {**LIMITS, ncu.LIMIT_REGISTERS: 2},
     "low_waves_per_sm": {ncu.WAVES: 0.3},
     "high_waves_per_sm": {ncu.WAVES: 200},

@@ -63,3 +63,34 @@ def test_very_long_surroundings_are_cut_and_say_so() -> None:
     lines = surroundings(program, program.kernel("k")).splitlines()
     assert len(lines) == MOST_LINES + 1
     assert lines[-1] == "// 252 more lines are not shown"
+
+
+def test_exclusive_branches_are_not_shown_as_if_all_held() -> None:
+    text = """
+#ifndef REAL_H
+#define REAL_H
+#if PRECISION == 64
+typedef double real;
+#elif PRECISION == 16
+typedef __half real;
+#else
+typedef float real;
+#endif
+#ifdef FAST
+#define SCALE 2
+#endif
+struct Box { real v; };
+#endif
+__global__ void k(Box* p) { p[0].v = SCALE; }
+int main() {}
+"""
+    program = parse_files("m", (SourceFile(path="m.cu", text=text),))
+    assert surroundings(program, program.kernel("k")).splitlines() == [
+        "// only where `#if PRECISION == 64` holds:", "typedef double real;",
+        "// only after `#if PRECISION == 64` did not hold, where `#elif PRECISION == 16` does:",
+        "typedef __half real;",
+        "// only after `#if PRECISION == 64`, `#elif PRECISION == 16` did not hold:",
+        "typedef float real;",
+        "// only where `#ifdef FAST` holds:", "#define SCALE 2",
+        "// in any case:", "struct Box { real v; };",
+    ]  # fmt: skip

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from cudaops.domain.base import SourceLocation
-from cudaops.domain.judgement import Attempt, Gate, Judgement
+from cudaops.domain.base import Dim3, SourceLocation
+from cudaops.domain.judgement import Attempt, Gate, Judgement, WorkloadTime
 from cudaops.domain.profile import Evidence, HotLine, Metric, Profile, Roofline, Verdict
 from cudaops.domain.rewrite import LaunchPlan, LaunchStep, Rewrite, Tune
 from cudaops.domain.run import (
     Citation,
+    LaunchConfiguration,
     ProfileSummary,
     ProgramSummary,
     ResearchFindings,
@@ -196,6 +197,36 @@ def provisional(out: str = "/tmp/runs/naive_matmul/20261120T080000Z") -> RunReco
         loop_time_seconds=42.1,
         tools={"g++": "12.2.0"},
     )  # fmt: skip
+
+
+def several_configurations() -> RunRecord:
+    """Two launch configurations: of 3 launches at 14.8 us and one at 9.58 us."""
+    record = provisional()
+    assert record.program is not None
+    times = (
+        WorkloadTime(workload="w0", share=44.4 / 53.98, baseline_us=14.8, candidate_us=2.65),
+        WorkloadTime(workload="w1", share=9.58 / 53.98, baseline_us=9.58, candidate_us=4.0),
+    )
+    after = (3 * 2.65 + 4.0) / 4
+    last = record.attempts[-1].model_copy(
+        update={"times": times, "baseline_us": 53.98 / 4, "candidate_us": after}
+    )
+    timed = tuple(
+        LaunchConfiguration(
+            workload=f"w{i}", callee="naive_matmul", grid=Dim3(x=blocks), block=Dim3(x=32),
+            scalars=f"N = {32 * blocks}", launches=launches,
+        )
+        for i, (blocks, launches) in enumerate(((128, 3), (64, 1)))
+    )  # fmt: skip
+    verify = {"speedup": 53.98 / 4 / after, "iteration_accepted": 2,
+              "baseline_kernel_ms": 53.98 / 4000, "candidate_kernel_ms": after / 1000}  # fmt: skip
+    return record.model_copy(
+        update={
+            "attempts": (record.attempts[0], last),
+            "program": record.program.model_copy(update={"timed": timed}),
+            "verify": record.verify.model_copy(update=verify),
+        }
+    )
 
 
 def nothing_found() -> RunRecord:

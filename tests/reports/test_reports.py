@@ -58,6 +58,24 @@ def test_every_modelled_time_and_speedup_says_so(render: object) -> None:
         assert "modelled" in after or bar or peak, text[found.start() - 40 : found.end() + 40]
 
 
+def test_one_speedup_over_all_launch_configurations() -> None:
+    """Headline, times and table are of one formula: 53.98 us of four launches over 11.95."""
+    record = records.several_configurations()
+    text = " ".join(on_terminal(record).split())
+    assert "runs 4.52× (modelled for A10) faster over 2 launch configurations" in text
+    assert "mean of all launches: baseline 0.0135 ms (modelled for A10)" in text
+    assert "best candidate 0.002987 ms" in text
+    for row in (
+        "w0 (128,1,1) x (32,1,1) N = 4096 3 82.3 % 14.8 µs 2.65 µs 5.58×",
+        "w1 (64,1,1) x (32,1,1) N = 2048 1 17.7 % 9.58 µs 4 µs 2.40×",
+    ):
+        assert row in text, text
+    assert "harmonic mean of the ratios, weighted by share of the baseline's time" in text
+    assert "| w1 | (64,1,1) x (32,1,1) N = 2048 | 1 | 17.7 % |" in markdown.run_report(record)
+    assert "harmonic mean" in page_of.sections(record, ())
+    assert "launch configurations" not in on_terminal(records.provisional())
+
+
 def test_nothing_found_says_how_far_from_the_roofline() -> None:
     text = " ".join(on_terminal(records.nothing_found()).split())
     assert "NOTHING FOUND" in text

@@ -115,6 +115,15 @@ class TestSeveralSizes:
         assert [Path(w.folder).name for w in sizes.workloads] == ["w0", "w1", "w2"]
         assert {p.name for p in (sizes.folder / "workloads").iterdir()} == {"w0", "w1", "w2"}
 
+    def test_shares_are_by_time_and_as_the_user_weighs_runs(self, sizes: Workbench) -> None:
+        shares = {b.workload.id: b.share for b in sizes.baseline_times()}
+        assert shares == pytest.approx({"w0": 0.75, "w1": 0.25})
+        assert sizes.shares({"w1": 3.0}) == {"w1": 1.0}
+        standing = {w.id: count for w, count in sizes.timed_launches}
+        us = {w.id: sizes.baseline_time(w).median_us for w in sizes.timed}
+        parts = [standing[w] * us[w] for w in ("w0", "w1")]
+        assert parts[0] / parts[1] == pytest.approx(3)
+
     def test_a_resumed_sizes_has_the_same(self, sizes: Workbench) -> None:
         assert read_state(sizes.folder).captured == sizes.captured
 

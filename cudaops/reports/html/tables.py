@@ -96,6 +96,8 @@ class OutcomeView(NamedTuple):
     reason: str
     callout: str
     figures: list[Figure]
+    configurations: list[content.ConfigurationRow]
+    configurations_note: str
     said: list[str]
 
 
@@ -123,6 +125,8 @@ def outcome_view(record: RunRecord) -> OutcomeView:
             ),
             _gates(record),
         ],
+        content.configuration_rows(record),
+        content.configurations_sentence(record),
         [
             *([program] if program else []),
             *content.outcome_sentences(record),
@@ -209,14 +213,16 @@ def limits_view(record: RunRecord) -> list[LimitsView]:
     summary = record.profile
     if summary is None:
         return []
-    found = [_limits_of(summary.verdict_detail, summary.baseline, summary)]
+    found = [_limits_of(summary.verdict_detail, summary.baseline, summary, content.AUTHORS)]
     if summary.best is not None and summary.best_verdict is not None:
         best = summary.model_copy(update={"baseline": summary.best})
-        found.append(_limits_of(summary.best_verdict, summary.best, best))
+        found.append(_limits_of(summary.best_verdict, summary.best, best, content.REWRITE))
     return found
 
 
-def _limits_of(verdict: Verdict, profile: Profile, summary: ProfileSummary) -> LimitsView:
+def _limits_of(
+    verdict: Verdict, profile: Profile, summary: ProfileSummary, whose: str
+) -> LimitsView:
     clock = Clock(verdict.source, profile.device)
     return LimitsView(
         one_line(profile.kernel),
@@ -224,11 +230,11 @@ def _limits_of(verdict: Verdict, profile: Profile, summary: ProfileSummary) -> L
         one_line(verdict.subtype),
         content.verdict_sentence(verdict, clock),
         str(clock),
-        one_line(verdict.relief, 1000),
+        content.relief_sentence(verdict),
         content.evidence_rows(verdict, summary),
         [one_line(item.source) for item in verdict.evidence],
         microseconds(profile.duration_us, content.time_clock(profile)),
-        content.roofline_sentence(verdict.roofline, clock),
+        content.roofline_sentence(verdict.roofline, clock, whose),
         verdict.drawn_from,
         [_also(finding) for finding in verdict.findings[1:]],
         [

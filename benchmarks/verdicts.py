@@ -1,0 +1,177 @@
+"""Verdicts over many kernels, to be read one after the other.
+
+    python benchmarks/verdicts.py collect PROFILES.json FOLDER_OR_CU ... [--args ARGS.json]
+    python benchmarks/verdicts.py table PROFILES.json ... [--before TABLE.json] --out TABLE
+
+`collect` profiles programs (`cudaops profile --executor cpu --device H200`) and adds what rules
+read to PROFILES.json: an interrupted one goes on. A folder is a program of one .cu file; --args
+gives its command line. `table` diagnoses every profile again, a run's `run.json` and ncu's CSV
+pages among them, and writes TABLE.md and TABLE.json: after a change of the rules that takes a
+second. With --before it says which verdicts changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from cudaops.cuda.derived import DERIVED
+from cudaops.cuda.devices import device
+from cudaops.cuda.metrics import METRICS
+from cudaops.cuda.ncu_pages import parse_csv
+from cudaops.cuda.rules import RULES
+from cudaops.cuda.verdict import diagnose
+from cudaops.domain.profile import Profile
+
+TIMEOUT_S = 150
+
+
+def _read() -> set[str]:
+    """Raw metrics that a rule or the roofline reads."""
+    conditions = [c.fact for rule in RULES for c in (*rule.conditions, *rule.unless)]
+    said = [fact for rule in RULES for fact, _ in rule.also]
+    inputs = [name for row in DERIVED.values() for name in row.inputs]
+    counted = [
+        name for name in METRICS if "_op_" in name or name.startswith(("dram__", "launch__"))
+    ]
+    return {name for name in (*conditions, *said, *inputs, *counted) if name in METRICS}
+
+
+def _reduced(profile: Profile) -> dict[str, Any]:
+    """Without the program's text."""
+    kept = {name: m for name, m in profile.metrics.items() if name in _read()}
+    bare = profile.model_copy(
+        update={"metrics": kept, "hot_lines": (), "nvidia_rules": (), "notes": ()}
+    )
+    return bare.model_dump(mode="json")
+
+
+def _profiled(program: Path, argv: list[str], target: str) -> dict[str, Any]:
+    folder, (source,) = (
+        (program, tuple(program.glob("*.cu"))) if program.is_dir() else (program.parent, (program,))
+    )
+    with tempfile.TemporaryDirectory() as scratch:
+        place = Path(scratch) / "program"
+        if program.is_dir():
+            shutil.copytree(folder, place)
+        else:
+            place.mkdir()
+            shutil.copy(source, place)
+        command = [
+            sys.executable, "-m", "cudaops", "profile", source.name, "--executor", "cpu",
+            "--device", target, f"--timeout={TIMEOUT_S}", "--json", "--", *argv,
+        ]  # fmt: skip
+        try:
+            done = subprocess.run(
+                command, cwd=place, capture_output=True, text=True, check=False,
+                timeout=2 * TIMEOUT_S, env={**os.environ, "NO_COLOR": "1"},
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return {"why_not": f"no profile in {2 * TIMEOUT_S} s"}
+    if done.returncode:
+        said = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+        why = (said or ["nothing was said"])[-1].replace(f"{place}/", "")
+        return {"why_not": why[:200]}
+    return _reduced(Profile.model_validate(json.loads(done.stdout)["baseline"]))
+
+
+def collect(options: argparse.Namespace) -> None:
+    """Adds a profile, or why there is none, for each program."""
+    given = json.loads(options.args.read_text("utf-8")) if options.args else {}
+    path: Path = options.profiles
+    found: dict[str, Any] = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    programs = [
+        p for p in options.programs if p.stem not in found and (p.suffix == ".cu" or _is_one(p))
+    ]
+    with ThreadPoolExecutor(options.jobs) as pool:
+        futures = {
+            p.stem: pool.submit(_profiled, p, given.get(p.name, "").split(), options.device)
+            for p in programs
+        }
+        for name, future in futures.items():
+            found[name] = future.result()
+            path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", "utf-8")
+            print(name, found[name].get("why_not", "profiled"), flush=True)
+
+
+def _is_one(folder: Path) -> bool:
+    return folder.is_dir() and len(list(folder.glob("*.cu"))) == 1
+
+
+def _profiles(paths: list[Path]) -> dict[str, Profile]:
+    found: dict[str, Profile] = {}
+    for path in paths:
+        if path.suffix == ".csv":
+            launches = parse_csv(path.read_text("utf-8-sig"))
+            found |= {f"{path.name} {at}": one.profile for at, one in enumerate(launches)}
+            continue
+        held = json.loads(path.read_text("utf-8"))
+        if "run_id" in held:
+            for whose in ("baseline", "best"):
+                if raw := held["profile"][whose]:
+                    found[f"{path.parent.name} {whose}"] = Profile.model_validate(raw)
+            continue
+        for name, raw in held.items():
+            if "why_not" not in raw:
+                found[name] = Profile.model_validate(raw)
+    return found
+
+
+def table(options: argparse.Namespace) -> None:
+    """Writes both tables."""
+    before = json.loads(options.before.read_text("utf-8")) if options.before else {}
+    rows = {}
+    for name, profile in sorted(_profiles(options.profiles).items()):
+        verdict = diagnose(profile, device(profile.device))
+        rows[name] = {
+            "kernel": profile.kernel, "source": profile.source, "device": profile.device,
+            "duration_us": round(profile.duration_us, 2), "subtype": verdict.subtype,
+            "summary": verdict.summary, "relief": verdict.relief,
+            "also": [f.subtype for f in verdict.findings[1:]],
+        }  # fmt: skip
+    options.out.with_suffix(".json").write_text(
+        json.dumps(rows, indent=1, ensure_ascii=False) + "\n", "utf-8"
+    )
+    lines = ["| program | kernel | us | verdict | advice |", "|---|---|---|---|---|"]
+    for name, row in rows.items():
+        was = before.get(name, {}).get("subtype", row["subtype"])
+        changed = f" (before: `{was}`)" if was != row["subtype"] else ""
+        cells = (
+            name, f"`{row['kernel']}`", f"{row['duration_us']:,} {row['source']}",
+            f"`{row['subtype']}`{changed}: {row['summary']}", row["relief"],
+        )  # fmt: skip
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    options.out.with_suffix(".md").write_text("\n".join(lines) + "\n", "utf-8")
+    print(f"{len(rows)} verdicts")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
+    commands = parser.add_subparsers(required=True)
+    collecting = commands.add_parser("collect")
+    collecting.add_argument("profiles", type=Path)
+    collecting.add_argument("programs", type=Path, nargs="+")
+    collecting.add_argument("--args", type=Path)
+    collecting.add_argument("--device", default="H200")
+    collecting.add_argument("--jobs", type=int, default=2)
+    collecting.set_defaults(do=collect)
+    tabling = commands.add_parser("table")
+    tabling.add_argument("profiles", type=Path, nargs="+")
+    tabling.add_argument("--before", type=Path)
+    tabling.add_argument("--out", type=Path, required=True)
+    tabling.set_defaults(do=table)
+    options = parser.parse_args()
+    options.do(options)
+
+
+if __name__ == "__main__":
+    main()
