@@ -68,7 +68,7 @@ def verdict_questions() -> Iterator[Question]:
         page = subtype.replace("_", "-")
         yield Question(
             "verdict",
-            render("research_query.j2", verdict=verdict, kernel_text=""),
+            render("research_query.j2", verdict=verdict, kernel_text="", kernels=""),
             tuple(f"{page}: {heading}" for heading in (REMEDY, REASON, COST)),
             subtype,
         )
@@ -134,7 +134,7 @@ def report(asked: Sequence[Question], ask: Callable[[Question], list[str]]) -> N
                 print(f"\n{q.text}\n  wants {q.answers}\n  got   {found[q][:5]}")
 
 
-CITED = 4
+CITED = 5
 """Passages that the Research agent asks for."""
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from cudaops.domain.base import Record
@@ -10,11 +12,9 @@ from cudaops.domain.run import Citation
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.rag.embedding import Embedder, Reranker, WordLlamaEmbedder
 from cudaops.rag.notes import BUILTIN, builtin_notes, digest, read_documents
+from cudaops.rag.retrieval import clean, search
 from cudaops.rag.server import open_database
-from cudaops.rag.store import Store, clean, find
-
-RERANK_WIDTH = 4
-"""A reranker chooses among this many times the passages asked for."""
+from cudaops.rag.store import Store
 
 
 class NoteText(Record):
@@ -181,17 +181,18 @@ class Knowledge:
 
     def _search(self, query: str, limit: int, subtype: str | None) -> tuple[Citation, ...]:
         self._prepare()
-        width = limit * RERANK_WIDTH if self._reranker else limit
-        hits = find(self._store, self._embedder, query, width, subtype)
-        if self._reranker is not None and hits:
+        order = None if self._reranker is None else partial(self._reranked, clean(query))
+        return tuple(search(self._store, self._embedder, query, limit, subtype, order=order))
+
+    def _reranked(self, query: str, texts: Sequence[str]) -> Sequence[int]:
+        """The reranker's order; as they are, with a notice, where it is away."""
+        if self._reranker is not None:
             try:
-                order = self._reranker.order(clean(query), [hit.citation.text for hit in hits])
+                return self._reranker.order(query, texts)
             except ModelUnavailable as error:
                 self._reranker = None
                 self._notices.append(f"{error.problem}; passages are not reranked ({error.remedy})")
-            else:
-                hits = sorted((hits[i] for i in order), key=lambda hit: not hit.about_subtype)
-        return tuple(hit.citation for hit in hits[:limit])
+        return range(len(texts))
 
     def _prepare(self) -> None:
         """Bring the built-in notes up to date, once; skipped where their digest is on record."""

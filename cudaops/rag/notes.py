@@ -20,10 +20,26 @@ CHUNK_CHARACTERS = 1400
 CHUNK_LIMIT = 2800
 """No chunk is longer; a paragraph beyond it is cut at a line."""
 
-CHUNKING = 1
+CHUNKING = 2
 """Raised when cutting or the embedded text changes, so that stored notes are cut again."""
 
-KINDS = ("bottleneck", "technique", "document")
+KINDS = ("bottleneck", "technique", "reference", "document")
+
+REMEDY, REASON, COST = "What relieves it", "Why it happens", "What it costs, and when not to"
+
+SECTIONS_NOT_TO_ACT_ON = frozenset(
+    {
+        "How to recognise it", REASON, "How to check that it worked", COST,
+        "When to use it", "What to watch", "What to expect", "Limits",
+    }
+)  # fmt: skip
+"""Headings of notes of our own under which stands something else than what to do."""
+
+SOURCE_WEIGHTS = {
+    "notes": 1.0, "documents": 1.0, "flashinfer": 1.0, "vllm": 1.0, "sglang": 1.0,
+    "cutlass": 0.95, "triton": 0.95, "pytorch": 0.9, "lmdeploy": 0.85,
+}  # fmt: skip
+"""Factor of a passage's score, by where it comes from: production kernels first."""
 
 
 class Chunk(NamedTuple):
@@ -41,13 +57,21 @@ class Note(NamedTuple):
     origin: str
     """`builtin`, or the absolute path that a user added."""
     kind: str
-    """`bottleneck`: the page on one verdict subtype; `technique`; `document`: a user's."""
+    """`bottleneck`: the page on one verdict subtype; `technique`; `reference`: facts, a question a
+    section; `document`: a user's."""
     title: str
     subtypes: tuple[str, ...]
     tags: tuple[str, ...]
     sources: tuple[str, ...]
     body: str
     """Without front matter."""
+    source: str = "notes"
+    """Key of SOURCE_WEIGHTS."""
+
+    @property
+    def weight(self) -> float:
+        """Factor of its passages' scores."""
+        return SOURCE_WEIGHTS[self.source]
 
     @property
     def sha256(self) -> str:
