@@ -2,6 +2,7 @@
 
     python benchmarks/knowledge.py              first and warm search, and their ratio
     python benchmarks/knowledge.py quality      the questions of knowledge_questions.toml
+    python benchmarks/knowledge.py sizes        searches among 10,000 and 100,000 passages
 
 The ratio of first to warm does not depend on how fast the machine is. What was measured stands in
 docs/knowledge.md.
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import random
 import statistics
 import sys
 import tempfile
@@ -31,6 +33,7 @@ from cudaops.domain.run import Citation
 from cudaops.prompts.prompt import render
 from cudaops.rag.embedding import WordLlamaEmbedder
 from cudaops.rag.knowledge import Knowledge
+from cudaops.rag.notes import Note, builtin_notes
 
 WARM_SEARCHES = 50
 QUERY = "how to relieve it"
@@ -134,6 +137,56 @@ def report(asked: Sequence[Question], ask: Callable[[Question], list[str]]) -> N
                 print(f"\n{q.text}\n  wants {q.answers}\n  got   {found[q][:5]}")
 
 
+SIZES = (10_000, 100_000)
+
+BATCH = 10_000
+"""Passages an origin."""
+
+
+def sizes() -> None:
+    """Print ingest rate and time of a search by the number of passages.
+
+    The passages are words drawn from the built-in notes by their frequency, 120 each, with a seed:
+    every question finds its words everywhere, which is the worst that a real source could do.
+    """
+    asked = [q for q in questions() if q.answers]
+    words = " ".join(note.body for note in builtin_notes()).split()
+    draw = random.Random(1)
+    with knowledge_base() as knowledge:
+        store, embedder = knowledge._store, knowledge._embedder
+        knowledge.search(QUERY, 1)
+        passages = 0
+        for size in SIZES:
+            started, before = time.perf_counter(), passages
+            while passages < size:
+                notes = [drawn(f"/drawn/{passages}", i, words, draw) for i in range(BATCH // 20)]
+                store.sync(f"/drawn/{passages}", notes, embedder)
+                passages += BATCH
+            rate = (passages - before) / (time.perf_counter() - started)
+            times = []
+            for question in asked:
+                started = time.perf_counter()
+                knowledge.search(question.text, 5, question.subtype)
+                times.append(1e3 * (time.perf_counter() - started))
+            times.sort()
+            print(
+                f"{passages:8,d} passages: ingest {rate:6.0f} a second;"
+                f" {len(times)} searches, median {statistics.median(times):.1f} ms,"
+                f" p95 {times[int(0.95 * len(times))]:.1f} ms, most {times[-1]:.1f} ms",
+                flush=True,
+            )
+
+
+def drawn(origin: str, number: int, words: Sequence[str], draw: random.Random) -> Note:
+    """A document of twenty sections of drawn words."""
+    body = "\n\n".join(
+        f"## {' '.join(draw.choices(words, k=4))}\n{' '.join(draw.choices(words, k=120))}"
+        for _ in range(20)
+    ).replace("```", "")
+    name = f"{number}.md"
+    return Note(f"{origin}/{name}", origin, "document", name, (), (), (name,), body, "documents")
+
+
 CITED = 5
 """Passages that the Research agent asks for."""
 
@@ -171,4 +224,5 @@ def first_and_warm() -> None:
 
 
 if __name__ == "__main__":
-    quality() if "quality" in sys.argv else first_and_warm()
+    modes = {"quality": quality, "sizes": sizes}
+    next((modes[word] for word in sys.argv if word in modes), first_and_warm)()

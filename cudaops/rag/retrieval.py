@@ -211,9 +211,7 @@ def _arranged(
     return [*first, *_spread(left, len(left)), *(each for each in page if each not in first)]
 
 
-def _spread(
-    passages: Sequence[Passage], k: int, of_note: int = PASSAGES_PER_NOTE
-) -> list[Passage]:
+def _spread(passages: Sequence[Passage], k: int, of_note: int = PASSAGES_PER_NOTE) -> list[Passage]:
     """The first `k` with no note more often than `of_note` times."""
     kept: list[Passage] = []
     for each in passages:

@@ -43,6 +43,19 @@ class Synced(NamedTuple):
     """Chunks embedded now."""
 
 
+class Source(NamedTuple):
+    """Where notes come from."""
+
+    origin: str
+    """`builtin`, or the absolute path that was added."""
+    kind: str
+    """`notes`, `documents` or a project: `flashinfer`."""
+    weight: float
+    """Factor of its scores."""
+    notes: int
+    passages: int
+
+
 class Store:
     """A connection to the knowledge base. Usable from several threads, one statement at a time."""
 
@@ -105,6 +118,16 @@ class Store:
             embedded = _embed_missing(cursor, table, embedder)
             _index_vectors(cursor, table, dimension)
         return Synced(len(notes) - len(changed), len(changed), len(gone), embedded)
+
+    def sources(self) -> list[Source]:
+        """All of them, by origin."""
+        with self.transaction() as cursor:
+            cursor.execute(
+                "SELECT n.origin, n.source, n.weight, count(DISTINCT n.id), count(c.id)"
+                " FROM notes n LEFT JOIN chunks c ON c.note = n.id"
+                " GROUP BY n.origin, n.source, n.weight ORDER BY n.origin"
+            )
+            return [Source(*row) for row in cursor.fetchall()]
 
     def vector_table(self, embedder: Embedder) -> sql.Identifier | None:
         """The table of this model's vectors; None where nothing was embedded with it."""
