@@ -125,8 +125,14 @@ LATERAL (
 """
 
 _NEAREST = """
-    SELECT e.chunk FROM {table} e JOIN chunks c ON c.id = e.chunk JOIN notes n ON n.id = c.note
-    WHERE {which} ORDER BY {distance}, e.chunk LIMIT %(nearest)s
+    SELECT found.chunk FROM (
+        SELECT e.chunk FROM {table} e ORDER BY {distance} LIMIT %(nearest)s
+    ) found JOIN chunks c ON c.id = found.chunk JOIN notes n ON n.id = c.note WHERE {which}
+"""
+
+_NEAREST_OF_HOUSE = """
+    SELECT e.chunk FROM {table} e WHERE e.chunk = ANY(ARRAY({house}))
+    ORDER BY ({distance}) + 0, e.chunk LIMIT %(nearest)s
 """
 
 _NO_VECTORS = "SELECT NULL::bigint AS chunk WHERE false"
@@ -261,6 +267,7 @@ class _Look:
         embedder: Embedder,
     ) -> None:
         self._cursor = cursor
+        cursor.execute("SELECT set_config('hnsw.ef_search', %s, true)", [str(NEAREST)])
         self._query, self._subtype, self._weights = query, subtype, weights
         cursor.execute(_WORDS, [query])
         rows = [row for row in cursor.fetchall() if row[1] or not row[0].isdigit()]
@@ -294,18 +301,19 @@ class _Look:
             sql.Literal(self._dimension)
         )
         matches: sql.Composable = sql.SQL("c.terms @@ %(rare)s::tsquery")
-        nearest_first: sql.Composable = distance
+        near = sql.SQL(_NEAREST)
+        house = sql.SQL(_HOUSE_CHUNKS)
         if which == HOUSE:  # few of many: neither index would find them
             matches = sql.SQL("c.id = ANY(ARRAY({})) AND c.terms @@ %(every)s::tsquery").format(
-                sql.SQL(_HOUSE_CHUNKS)
+                house
             )
-            nearest_first = sql.SQL("({}) + 0").format(distance)
+            near = sql.SQL(_NEAREST_OF_HOUSE)
         nearest: sql.Composable = sql.SQL(_NO_VECTORS)
         cosine: sql.Composable = sql.SQL("0.0")
         join: sql.Composable = sql.SQL("")
         if self._table is not None:
-            nearest = sql.SQL(_NEAREST).format(
-                table=self._table, which=sql.SQL(which), distance=nearest_first
+            nearest = near.format(
+                table=self._table, which=sql.SQL(which), distance=distance, house=house
             )
             cosine = sql.SQL("coalesce(nullif(1 - ({}), 'NaN'), 0)").format(distance)
             join = sql.SQL("LEFT JOIN {} e ON e.chunk = c.id").format(self._table)

@@ -140,7 +140,7 @@ def test_settings_name_an_endpoint_for_each_model(nim: Nim, database_url: str) -
     with Nim() as reranking:
         reranking.models = ("own/rank",)
         settings = Settings(
-            _env_file=None,  # type: ignore[call-arg]
+            _env_file=None,
             DATABASE_URL=database_url,
             NVIDIA_API_KEY=KEY,
             NVIDIA_EMBED_URL=nim.url,
@@ -163,7 +163,7 @@ def test_a_key_for_a_nim_of_ones_own_is_not_sent_to_the_hosted_reranker(
     nim: Nim, database_url: str
 ) -> None:
     settings = Settings(
-            _env_file=None,  # type: ignore[call-arg]
+            _env_file=None,
 
         DATABASE_URL=database_url, NVIDIA_API_KEY=KEY, NVIDIA_BASE_URL=nim.url,
         NVIDIA_EMBED_MODEL="test/embed",
