@@ -2,7 +2,7 @@
 
     python benchmarks/knowledge.py              first and warm search, and their ratio
     python benchmarks/knowledge.py quality      the questions of knowledge_questions.toml
-    python benchmarks/knowledge.py sizes        searches among 10,000 and 100,000 passages
+    python benchmarks/knowledge.py sizes        searches among 5,000 to 100,000 passages
 
 The ratio of first to warm does not depend on how fast the machine is. What was measured stands in
 docs/knowledge.md.
@@ -137,9 +137,9 @@ def report(asked: Sequence[Question], ask: Callable[[Question], list[str]]) -> N
                 print(f"\n{q.text}\n  wants {q.answers}\n  got   {found[q][:5]}")
 
 
-SIZES = (10_000, 100_000)
+SIZES = (5_000, 10_000, 100_000)
 
-BATCH = 10_000
+BATCH = 5_000
 """Passages an origin."""
 
 

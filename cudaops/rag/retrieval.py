@@ -20,13 +20,13 @@ from cudaops.rag.embedding import Embedder, WordLlamaEmbedder
 from cudaops.rag.notes import COST, REASON, REMEDY, SECTIONS_NOT_TO_ACT_ON
 from cudaops.rag.store import Store
 
-NEAREST = 80
+NEAREST = 40
 """Passages that the vectors contribute."""
 
-MATCHING = 120
+MATCHING = 60
 """Passages that the words contribute, best first."""
 
-MATCHING_ROWS = 1500
+MATCHING_ROWS = 600
 """Rows whose words are compared. The rarest words of a question decide which rows these are."""
 
 QUERY_WORDS = 40
