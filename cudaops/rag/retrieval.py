@@ -26,10 +26,10 @@ NEAREST = 40
 MATCHING = 60
 """Passages that the words contribute, best first."""
 
-MATCHING_ROWS = 600
+MATCHING_ROWS = 300
 """Rows whose words are compared. The rarest words of a question decide which rows these are."""
 
-QUERY_WORDS = 40
+QUERY_WORDS = 24
 """Words of a question that count, rarest first."""
 
 QUERY_CHARACTERS = 2000
