@@ -137,7 +137,7 @@ def report(asked: Sequence[Question], ask: Callable[[Question], list[str]]) -> N
                 print(f"\n{q.text}\n  wants {q.answers}\n  got   {found[q][:5]}")
 
 
-SIZES = (5_000, 10_000)
+SIZES = (5_000, 10_000, 100_000)
 
 BATCH = 5_000
 """Passages an origin."""
