@@ -24,7 +24,7 @@ TURN ?= $(shell cat .ci/turn)
 AT_TURN = $(if $(TURN),--turn=$(TURN))
 LANE ?= test
 
-.PHONY: help demo test test-fast test-deep test-part durations coverage turn exploits lint format wheel clean system
+.PHONY: help demo test test-fast test-deep test-part durations coverage turn exploits eval-knowledge lint format wheel clean system
 
 help: ## Show the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | while IFS=$$'\t' read -r name text; do \
@@ -56,6 +56,9 @@ turn: ## Move to the next share of the slow tests: once in every submission
 
 exploits: $(VENV)/.dev ## Every cheat and every honest kernel of tests/exploits through all gates
 	$(BIN)/python -m tests.exploits.suite
+
+eval-knowledge: $(VENV)/.run ## Whether searches of the knowledge base find what answers a question
+	$(BIN)/python benchmarks/knowledge.py quality
 
 lint: $(VENV)/.dev ## ruff check, ruff format --check, mypy --strict
 	$(BIN)/ruff check .

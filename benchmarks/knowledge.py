@@ -1,44 +1,221 @@
-"""How much a warm search of the knowledge base costs against the first one, in one run.
+"""The knowledge base, measured: whether a search finds what answers a question, and how fast.
 
-    python benchmarks/knowledge.py
+    python benchmarks/knowledge.py              first and warm search, and their ratio
+    python benchmarks/knowledge.py quality      the questions of knowledge_questions.toml
+    python benchmarks/knowledge.py sizes        searches among 5,000 to 100,000 passages
 
-The first search of a fresh folder ingests the built-in notes; the ratio of the two does not depend
-on how fast the machine is. What was measured stands in docs/knowledge.md.
+The ratio of first to warm does not depend on how fast the machine is. What was measured stands in
+docs/knowledge.md.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
+import random
 import statistics
 import sys
 import tempfile
 import time
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from cudaops.cuda.rules import RULES
+from cudaops.cuda.subtypes import SUBTYPES
+from cudaops.cuda.verdict import limited_by
+from cudaops.domain.profile import Verdict
+from cudaops.domain.run import Citation
+from cudaops.prompts.prompt import render
 from cudaops.rag.embedding import WordLlamaEmbedder
 from cudaops.rag.knowledge import Knowledge
+from cudaops.rag.notes import Note, builtin_notes
 
 WARM_SEARCHES = 50
 QUERY = "how to relieve it"
+QUESTIONS = Path(__file__).with_name("knowledge_questions.toml")
+REMEDY, REASON, COST = "What relieves it", "Why it happens", "What it costs, and when not to"
 
 
-def main() -> None:
-    """Print first, warm and their ratio."""
+class Question(NamedTuple):
+    """A question and the sections that answer it, as `note: heading`; none for a foreign one."""
+
+    kind: str
+    text: str
+    answers: tuple[str, ...]
+    subtype: str | None = None
+
+    @property
+    def held_back(self) -> bool:
+        """Whether nobody tunes on it: one in three, by the hash of its text."""
+        return hashlib.sha256(self.text.encode()).digest()[0] % 3 == 0
+
+
+def verdict_questions() -> Iterator[Question]:
+    """One a subtype, as the Research agent asks about a verdict whose first rule just fires."""
+    for subtype, info in SUBTYPES.items():
+        summary = "Limit unknown: no rule fired on 12 of the metrics that rules read."
+        for rule in RULES:
+            if rule.subtype == subtype:
+                said = rule.text.format(*(f"{each.threshold:g}" for each in rule.conditions))
+                summary = limited_by(rule.subtype, said)
+                break
+        verdict = Verdict(
+            bottleneck_class=info.bottleneck_class, subtype=subtype, summary=summary,
+            evidence=(), relief=info.relief, source="measured",
+        )  # fmt: skip
+        page = subtype.replace("_", "-")
+        yield Question(
+            "verdict",
+            render("research_query.j2", verdict=verdict, kernel_text="", kernels=""),
+            tuple(f"{page}: {heading}" for heading in (REMEDY, REASON, COST)),
+            subtype,
+        )
+
+
+def questions() -> list[Question]:
+    """All of them, foreign ones last."""
+    table = tomllib.loads(QUESTIONS.read_text("utf-8"))
+    asked = [
+        Question(kind, text, tuple(answers))
+        for kind in ("ncu", "people")
+        for text, answers in table[kind].items()
+    ]
+    foreign = [Question("foreign", text, ()) for text in table["foreign"]["questions"]]
+    return [*verdict_questions(), *asked, *foreign]
+
+
+def sections(found: Sequence[Citation]) -> list[str]:
+    """`note: heading` of each, each once, in order."""
+    return list(dict.fromkeys(f"{each.note}: {each.heading}" for each in found))
+
+
+def recall(question: Question, found: Sequence[str], k: int = 5) -> float:
+    """Share of the answering sections among the first `k`."""
+    return len(set(question.answers) & set(found[:k])) / len(question.answers)
+
+
+def ndcg(question: Question, found: Sequence[str], k: int = 10) -> float:
+    """Normalised discounted cumulative gain of the first `k` sections; each answer gains 1."""
+    gains = (1 / math.log2(i + 2) for i, s in enumerate(found[:k]) if s in question.answers)
+    return sum(gains) / sum(1 / math.log2(i + 2) for i in range(min(k, len(question.answers))))
+
+
+def quality() -> None:
+    """Print recall@5 and nDCG@10 by kind and third, remedies first, and abstentions."""
+    asked = questions()
+    with knowledge_base() as knowledge:
+        report(asked, lambda q: sections(knowledge.search(q.text, 10, q.subtype)))
+
+
+def report(asked: Sequence[Question], ask: Callable[[Question], list[str]]) -> None:
+    """Ask every question and print the figures."""
+    found = {question: ask(question) for question in asked}
+    print(f"{'questions':24s} {'n':>4s}  recall@5  nDCG@10")
+    for held_back in (False, True):
+        part = [q for q in asked if q.held_back == held_back and q.answers]
+        for kind in ("verdict", "ncu", "people", None):
+            these = [q for q in part if kind in (None, q.kind)]
+            at5 = statistics.fmean(recall(q, found[q]) for q in these)
+            at10 = statistics.fmean(ndcg(q, found[q]) for q in these)
+            name = f"{'held back' if held_back else 'tuned on'}, {kind or 'all'}"
+            print(f"{name:24s} {len(these):4d}  {at5:8.3f} {at10:8.3f}")
+    verdicts = [q for q in asked if q.subtype]
+    first = sum(found[q][:1] == [q.answers[0]] for q in verdicts)
+    cited = sum(q.answers[0] in found[q][:CITED] for q in verdicts)
+    print(f"remedy first: {first} of {len(verdicts)} verdicts; among {CITED}: {cited}")
+    foreign = [q for q in asked if q.kind == "foreign"]
+    silent = sum(not found[q] for q in foreign)
+    print(f"nothing found: {silent} of {len(foreign)} foreign questions")
+    if "-v" in sys.argv:
+        for q in asked:
+            if not q.held_back and (recall(q, found[q]) < 1 if q.answers else found[q]):
+                print(f"\n{q.text}\n  wants {q.answers}\n  got   {found[q][:5]}")
+
+
+SIZES = (5_000, 10_000, 100_000)
+
+BATCH = 5_000
+"""Passages an origin."""
+
+
+def sizes() -> None:
+    """Print ingest rate and time of a search by the number of passages.
+
+    The passages are words drawn from the built-in notes by their frequency, 120 each, with a seed:
+    every question finds its words everywhere, which is the worst that a real source could do.
+    """
+    asked = [q for q in questions() if q.answers]
+    words = " ".join(note.body for note in builtin_notes()).split()
+    draw = random.Random(1)
+    with knowledge_base() as knowledge:
+        store, embedder = knowledge._store, knowledge._embedder
+        knowledge.search(QUERY, 1)
+        passages = 0
+        for size in SIZES:
+            started, before = time.perf_counter(), passages
+            while passages < size:
+                notes = [drawn(f"/drawn/{passages}", i, words, draw) for i in range(BATCH // 20)]
+                store.sync(f"/drawn/{passages}", notes, embedder)
+                passages += BATCH
+            rate = (passages - before) / (time.perf_counter() - started)
+            times = []
+            for question in asked:
+                started = time.perf_counter()
+                knowledge.search(question.text, 5, question.subtype)
+                times.append(1e3 * (time.perf_counter() - started))
+            times.sort()
+            print(
+                f"{passages:8,d} passages: ingest {rate:6.0f} a second;"
+                f" {len(times)} searches, median {statistics.median(times):.1f} ms,"
+                f" p95 {times[int(0.95 * len(times))]:.1f} ms, most {times[-1]:.1f} ms",
+                flush=True,
+            )
+
+
+def drawn(origin: str, number: int, words: Sequence[str], draw: random.Random) -> Note:
+    """A document of twenty sections of drawn words."""
+    body = "\n\n".join(
+        f"## {' '.join(draw.choices(words, k=4))}\n{' '.join(draw.choices(words, k=120))}"
+        for _ in range(20)
+    ).replace("```", "")
+    name = f"{number}.md"
+    return Note(f"{origin}/{name}", origin, "document", name, (), (), (name,), body, "documents")
+
+
+CITED = 5
+"""Passages that the Research agent asks for."""
+
+
+@contextmanager
+def knowledge_base() -> Iterator[Knowledge]:
+    """The built-in notes in a fresh embedded server, with the static vectors."""
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="cudaops-bench-") as name:
         folder = Path(name)
         folder.chmod(0o755)
-        started = time.perf_counter()
         knowledge = Knowledge.open(
             database_url=None, data_folder=folder, embedder=WordLlamaEmbedder()
         )
+        try:
+            yield knowledge
+        finally:
+            knowledge.close()
+
+
+def first_and_warm() -> None:
+    """Print first, warm and their ratio."""
+    started = time.perf_counter()
+    with knowledge_base() as knowledge:
         opened = time.perf_counter() - started
         times = []
         for _ in range(1 + WARM_SEARCHES):
             started = time.perf_counter()
             knowledge.search(QUERY, 5, "l1_load_throughput")
             times.append(time.perf_counter() - started)
-        knowledge.close()
     warm = statistics.median(times[1:])
     print(f"open (initdb and start) {opened:.2f} s")
     print(f"first search (ingests)  {times[0]:.2f} s")
@@ -47,4 +224,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    modes = {"quality": quality, "sizes": sizes}
+    next((modes[word] for word in sys.argv if word in modes), first_and_warm)()

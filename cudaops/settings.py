@@ -73,6 +73,19 @@ class Settings(BaseSettings):
     nvidia_base_url: str | None = Field(default=None, validation_alias="NVIDIA_BASE_URL")
     """A NIM of one's own, with `/v1` at the end. Not set: NVIDIA's hosted one."""
 
+    nvidia_embed_url: str | None = Field(default=None, validation_alias="NVIDIA_EMBED_URL")
+    """A NIM of one's own that serves the embedding model. Not set: `NVIDIA_BASE_URL`."""
+
+    nvidia_embed_model: str | None = Field(default=None, validation_alias="NVIDIA_EMBED_MODEL")
+    """The embedding model. Not set: the default of NVIDIA's client."""
+
+    nvidia_rerank_url: str | None = Field(default=None, validation_alias="NVIDIA_RERANK_URL")
+    """A NIM of one's own that serves the reranking model. Not set: NVIDIA's hosted one with a key,
+    none where `NVIDIA_BASE_URL` names one's own."""
+
+    nvidia_rerank_model: str | None = Field(default=None, validation_alias="NVIDIA_RERANK_MODEL")
+    """The reranking model. Not set: the default of NVIDIA's client."""
+
     model: str | None = Field(default=None, validation_alias="CUDAOPS_MODEL")
     """Model that proposes rewrites when `--model` is not given: `nvidia/...`, `openai:...`,
     `anthropic:...`, `google_genai:...`, `ollama:...` or `scripted:FILE`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 
 from cudaops.agents.tools import Toolbox
 from cudaops.domain.profile import Verdict
@@ -13,8 +14,12 @@ from cudaops.mcp_servers.payloads import error_text
 from cudaops.prompts.prompt import render
 from cudaops.rag.knowledge import KnowledgeStatus
 
-CITATIONS = 4
-"""Passages kept: one on the verdict itself and a few on the remedy."""
+CITATIONS = 5
+"""Passages kept: what relieves it, two more on what to do, why it happens, what it costs."""
+
+
+_KERNEL = re.compile(r"__global__[^;{]*?\b(\w+)\s*\(\s*(?!\d)")
+"""The name of a kernel: what it does is often said nowhere else."""
 
 
 async def warm(toolbox: Toolbox) -> None:
@@ -26,7 +31,12 @@ async def warm(toolbox: Toolbox) -> None:
 
 async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> ResearchFindings:
     """Search for the remedy of a verdict. A store that is empty or down degrades to a notice."""
-    query = render("research_query.j2", verdict=verdict, kernel_text=kernel_text)
+    query = render(
+        "research_query.j2",
+        verdict=verdict,
+        kernel_text=kernel_text,
+        kernels=" ".join(dict.fromkeys(_KERNEL.findall(kernel_text))),
+    )
     try:
         found = await toolbox.call(
             "knowledge",
@@ -37,7 +47,7 @@ async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> Rese
     except (InputError, EnvironmentFailure) as failure:
         return ResearchFindings(query=query, summary=verdict.relief, degraded=error_text(failure))
     if not found.citations:
-        reason = "the knowledge base is empty: `cudaops knowledge add PATH` fills it"
+        reason = "the knowledge base has nothing on this: `cudaops knowledge add PATH` adds to it"
         return ResearchFindings(query=query, summary=verdict.relief, degraded=reason)
     summary = render("research_summary.j2", verdict=verdict, citations=found.citations)
     return ResearchFindings(

@@ -25,21 +25,54 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 @app.command()
 def add(
     path: Annotated[
-        Path, typer.Argument(metavar="PATH", help="A text or Markdown file, or a folder of them.")
+        Path,
+        typer.Argument(metavar="PATH", help="A document, source file, folder or archive of them."),
     ],
+    source: Annotated[
+        str | None,
+        typer.Option(help="Whose it is: flashinfer, cutlass, ... Default: told by the name."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a file or folder; what came from there before is replaced."""
+    """Add a file, folder or archive; what came from there before is replaced."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
     with knowledge_base(load_settings()) as knowledge:
-        done = knowledge.add(path)
+        done = knowledge.add(path, source)
     if as_json:
         typer.echo(done.model_dump_json(indent=2))
         return
     typer.echo(
         f"{done.origin}: {done.written} written, {done.unchanged} unchanged, {done.removed} removed"
     )
+    for line in done.skipped:
+        typer.echo(f"skipped {one_line(line)}", err=True)
+
+
+@app.command(name="list")
+def list_sources(as_json: JsonOption = False) -> None:
+    """List what was added, with the weight of its passages."""
+    with knowledge_base(load_settings()) as knowledge:
+        sources = knowledge.sources()
+    if as_json:
+        typer.echo(json.dumps([each._asdict() for each in sources], indent=2))
+        return
+    for each in sources:
+        typer.echo(
+            f"{each.kind:10s} {each.weight:4.2f} {each.notes:6d} notes {each.passages:7d} passages"
+            f"  {one_line(each.origin)}"
+        )
+
+
+@app.command()
+def remove(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="As `list` names it.")],
+) -> None:
+    """Take away what was added from PATH, which need not exist any more."""
+    origin = str(Path(path).expanduser().resolve())
+    with knowledge_base(load_settings()) as knowledge:
+        removed = knowledge.remove(origin)
+    typer.echo(f"{origin}: {removed} notes removed")
 
 
 @app.command()
@@ -53,6 +86,7 @@ def search(
     with knowledge_base(load_settings()) as knowledge:
         found = knowledge.search(query, limit=limit, subtype=subtype)
         _say_notices(knowledge.notices)
+        searched_with = knowledge.searched_with
     if as_json:
         typer.echo(json.dumps([citation.model_dump() for citation in found], indent=2))
         return
@@ -64,6 +98,7 @@ def search(
         typer.echo(f"  source: {one_line(citation.source)}\n")
     if not found:
         typer.echo("nothing found")
+    typer.echo(f"searched with {searched_with}")
 
 
 @app.command()
@@ -77,6 +112,7 @@ def status(as_json: JsonOption = False) -> None:
     _say_notices(state.notices)
     typer.echo(f"database   {state.database}")
     typer.echo(f"model      {state.embedding_model}")
+    typer.echo(f"reranking  {state.reranking_model or 'none'}")
     typer.echo(f"notes      {state.notes} in {state.chunks} passages, {state.embedded} embedded")
     for origin, notes in state.origins.items():
         typer.echo(f"           {notes:5d}  {origin}")

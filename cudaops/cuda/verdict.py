@@ -50,7 +50,7 @@ def diagnose(profile: Profile, device: Device) -> Verdict:
     return Verdict(
         bottleneck_class=first.bottleneck_class,
         subtype=first.subtype,
-        summary=_sentence(f"Limited by {SUBTYPES[fired[0].rule.subtype].title}: {first.text}"),
+        summary=limited_by(fired[0].rule.subtype, first.text),
         evidence=first.evidence,
         relief=first.relief,
         findings=findings,
@@ -66,6 +66,11 @@ _ORIGINS: dict[MetricSource, str] = {
     "ncu": "by ncu", "cupti": "by CUPTI", "cuda_event": "by CUDA events", "ptxas": "from ptxas",
     "launch": "of the launch", "modelled": "modelled",
 }  # fmt: skip
+
+
+def limited_by(subtype: Subtype, text: str) -> str:
+    """The sentence of a verdict; `text` is what the rule that decided says."""
+    return _sentence(f"Limited by {SUBTYPES[subtype].title}: {text}")
 
 
 def drawn_from(profile: Profile) -> str:

@@ -174,31 +174,39 @@ def nim_key(site: Site) -> Finding:
 def nim_models(site: Site) -> Finding:
     """Whether the endpoint lists the models that the knowledge base asks for, and the embedding
     model answers."""
-    own = site.settings.nvidia_base_url
+    own = site.settings.nvidia_embed_url or site.settings.nvidia_base_url
     base = (own or HOSTED_NIM).rstrip("/")
     secret = site.settings.nvidia_api_key
     key = secret.get_secret_value() if secret is not None else None
     endpoint = Endpoint(
         base=base,
         key_variable=NVIDIA_KEY,
-        address_variable="NVIDIA_BASE_URL" if own else None,
+        address_variable=_embedding_variable(site) if own else None,
         headers=bearer_header(key),
     )
     ids = listed_models(site.machine, endpoint)
     if isinstance(ids, Finding):
         return ids
-    wanted = (EMBEDDING_MODEL,) if own else (EMBEDDING_MODEL, RERANK_MODEL)
+    embedding = site.settings.nvidia_embed_model or EMBEDDING_MODEL
+    reranking = site.settings.nvidia_rerank_model or RERANK_MODEL
+    # Only the hosted endpoint is known to serve both.
+    elsewhere = own or site.settings.nvidia_rerank_url
+    wanted = (embedding,) if elsewhere else (embedding, reranking)
     for model in wanted:
         if model not in ids:
             return _not_served(model, endpoint, ids)
     try:
-        size = len(choose_embedder(key, own).embed_query("kernel"))
+        size = len(choose_embedder(key, own, embedding).embed_query("kernel"))
     except ModelUnavailable as error:
         return failed(error.problem, error.remedy)
     return ok(
         f"{endpoint.shown} lists {len(ids)} models, {' and '.join(wanted)} among them; "
-        f"{EMBEDDING_MODEL} answered with {size} numbers"
+        f"{embedding} answered with {size} numbers"
     )
+
+
+def _embedding_variable(site: Site) -> str:
+    return "NVIDIA_EMBED_URL" if site.settings.nvidia_embed_url else "NVIDIA_BASE_URL"
 
 
 def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> Finding:

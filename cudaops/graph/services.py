@@ -27,7 +27,7 @@ from cudaops.problem.host_program import problem_program
 from cudaops.problem.reference import FIRST_SEED, Drawer, find_interpreter
 from cudaops.program.compilation import read_compilation
 from cudaops.program.parse import load_program, require_kernels
-from cudaops.rag.embedding import choose_embedder
+from cudaops.rag.embedding import choose_embedder, choose_reranker
 from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.server import open_database
 from cudaops.sandbox.workbench import Workbench, open_workbench
@@ -224,9 +224,16 @@ def open_knowledge(settings: Settings) -> Knowledge:
     """The knowledge base of the settings. Raises KnowledgeUnavailable."""
     url = settings.database_url.get_secret_value() if settings.database_url else None
     key = settings.nvidia_api_key.get_secret_value() if settings.nvidia_api_key else None
-    embedder = choose_embedder(key, settings.nvidia_base_url)
+    own = settings.nvidia_base_url
+    embedder = choose_embedder(key, settings.nvidia_embed_url or own, settings.nvidia_embed_model)
+    # A key for one's own NIM is not one for the hosted reranker.
+    hosted_key = key if settings.nvidia_rerank_url or not own else None
+    reranker = choose_reranker(hosted_key, settings.nvidia_rerank_url, settings.nvidia_rerank_model)
     return Knowledge.open(
-        database_url=url, data_folder=settings.knowledge_folder, embedder=embedder
+        database_url=url,
+        data_folder=settings.knowledge_folder,
+        embedder=embedder,
+        reranker=reranker,
     )
 
 

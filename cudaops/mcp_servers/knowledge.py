@@ -33,6 +33,8 @@ class SearchResult(Record):
     citations: tuple[Citation, ...]
     notices: tuple[str, ...]
     """What was degraded, in plain words; empty where all is well."""
+    searched_with: str = ""
+    """The embedding model, and the reranking model or that there was none."""
 
 
 class ExpertNoteText(Record):
@@ -107,7 +109,12 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
         """Find passages on a CUDA performance problem or technique, with their sources."""
         knowledge = lazy.get()
         citations = knowledge.search(query, limit, subtype)
-        return SearchResult(query=query, citations=citations, notices=knowledge.notices)
+        return SearchResult(
+            query=query,
+            citations=citations,
+            notices=knowledge.notices,
+            searched_with=knowledge.searched_with,
+        )
 
     @server.tool(annotations=reads("Read a note"))
     def read_note(

@@ -46,6 +46,10 @@ class Embedder(Protocol):
 class Reranker(Protocol):
     """Reads question and passages together and says which passages answer it best."""
 
+    @property
+    def model_id(self) -> str:
+        """Names the model."""
+
     def order(self, query: str, passages: Sequence[str]) -> list[int]:
         """Indices of `passages`, best first, each once. Raises ModelUnavailable."""
 
@@ -186,6 +190,11 @@ class NvidiaReranker:
         self._model = model or RERANK_MODEL
         self._client: NVIDIARerank | None = None
 
+    @property
+    def model_id(self) -> str:
+        """`nim/` and the model's name."""
+        return f"nim/{self._model}"
+
     def order(self, query: str, passages: Sequence[str]) -> list[int]:
         """Passages the model left out follow in their given order."""
         from langchain_core.documents import Document
@@ -223,6 +232,15 @@ def choose_embedder(
     if api_key or base_url:
         return NvidiaEmbedder(api_key=api_key, base_url=base_url, model=model)
     return WordLlamaEmbedder()
+
+
+def choose_reranker(
+    api_key: str | None, base_url: str | None = None, model: str | None = None
+) -> Reranker | None:
+    """NIM where there is a key or an endpoint of one's own; None: the fused order stands."""
+    if api_key or base_url:
+        return NvidiaReranker(api_key=api_key, base_url=base_url, model=model)
+    return None
 
 
 def nim_unavailable(

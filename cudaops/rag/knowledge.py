@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from cudaops.domain.base import Record
 from cudaops.domain.run import Citation
 from cudaops.errors import InputError, ModelUnavailable
+from cudaops.rag.documents import read_documents
 from cudaops.rag.embedding import Embedder, Reranker, WordLlamaEmbedder
-from cudaops.rag.notes import BUILTIN, builtin_notes, digest, read_documents
+from cudaops.rag.notes import BUILTIN, builtin_notes, digest
+from cudaops.rag.retrieval import clean, search
 from cudaops.rag.server import open_database
-from cudaops.rag.store import Store, clean, find
-
-RERANK_WIDTH = 4
-"""A reranker chooses among this many times the passages asked for."""
+from cudaops.rag.store import Source, Store
 
 
 class NoteText(Record):
@@ -37,6 +38,8 @@ class KnowledgeStatus(Record):
 
     database: str
     embedding_model: str
+    reranking_model: str | None = None
+    """None: passages stand in the order of the fused scores."""
     notes: int
     chunks: int
     embedded: int
@@ -55,6 +58,8 @@ class IngestReport(Record):
     written: int
     removed: int
     embedded_chunks: int
+    skipped: tuple[str, ...] = ()
+    """`file: why` of what could not be read."""
 
 
 class Knowledge:
@@ -93,6 +98,12 @@ class Knowledge:
     def notices(self) -> tuple[str, ...]:
         """What was degraded since this was opened, in plain words."""
         return tuple(self._notices)
+
+    @property
+    def searched_with(self) -> str:
+        """The models that order the passages now, for people."""
+        order = f"reranked by {self._reranker.model_id}" if self._reranker else "not reranked"
+        return f"words and vectors of {self._embedder.model_id}, {order}"
 
     def search(
         self, query: str, limit: int = 5, subtype: str | None = None
@@ -137,12 +148,14 @@ class Knowledge:
             body=row[6],
         )
 
-    def add(self, path: Path) -> IngestReport:
-        """Ingest a user's file or folder, replacing what was added from there before.
+    def add(self, path: Path, source: str | None = None) -> IngestReport:
+        """Ingest a user's file, folder or archive, replacing what was added from there before.
 
-        Raises InputError for a file that is no document, KnowledgeUnavailable.
+        `source` is a key of SOURCE_WEIGHTS; None: told by the name.
+
+        Raises InputError for what is no document, KnowledgeUnavailable.
         """
-        origin, notes = read_documents(path)
+        origin, notes, skipped = read_documents(path, source)
         with self._lock:
             self._prepare_or_fall_back()
             done = self._store.sync(origin, notes, self._embedder)
@@ -152,7 +165,27 @@ class Knowledge:
             written=done.written,
             removed=done.removed,
             embedded_chunks=done.embedded,
+            skipped=skipped,
         )
+
+    def remove(self, origin: str) -> int:
+        """Take away what was added from a path; the number of notes.
+
+        Raises InputError where nothing was, KnowledgeUnavailable.
+        """
+        with self._lock:
+            self._prepare_or_fall_back()
+            known = [each.origin for each in self._store.sources()]
+            if origin == BUILTIN or origin not in known:
+                added = ", ".join(each for each in known if each != BUILTIN) or "nothing"
+                raise InputError(f"nothing was added from {origin}: there is {added}")
+            return self._store.sync(origin, [], self._embedder).removed
+
+    def sources(self) -> tuple[Source, ...]:
+        """What was added, and the built-in notes. Raises KnowledgeUnavailable."""
+        with self._lock:
+            self._prepare_or_fall_back()
+            return tuple(self._store.sources())
 
     def status(self) -> KnowledgeStatus:
         """What is there. Raises KnowledgeUnavailable."""
@@ -168,6 +201,7 @@ class Knowledge:
         return KnowledgeStatus(
             database=self._store.where,
             embedding_model=self._embedder.model_id,
+            reranking_model=self._reranker.model_id if self._reranker else None,
             notes=sum(origins.values()),
             chunks=chunks[0] if chunks else 0,
             embedded=embedded or 0,
@@ -181,17 +215,18 @@ class Knowledge:
 
     def _search(self, query: str, limit: int, subtype: str | None) -> tuple[Citation, ...]:
         self._prepare()
-        width = limit * RERANK_WIDTH if self._reranker else limit
-        hits = find(self._store, self._embedder, query, width, subtype)
-        if self._reranker is not None and hits:
+        order = None if self._reranker is None else partial(self._reranked, clean(query))
+        return tuple(search(self._store, self._embedder, query, limit, subtype, order=order))
+
+    def _reranked(self, query: str, texts: Sequence[str]) -> Sequence[int]:
+        """The reranker's order; as they are, with a notice, where it is away."""
+        if self._reranker is not None:
             try:
-                order = self._reranker.order(clean(query), [hit.citation.text for hit in hits])
+                return self._reranker.order(query, texts)
             except ModelUnavailable as error:
                 self._reranker = None
                 self._notices.append(f"{error.problem}; passages are not reranked ({error.remedy})")
-            else:
-                hits = sorted((hits[i] for i in order), key=lambda hit: not hit.about_subtype)
-        return tuple(hit.citation for hit in hits[:limit])
+        return range(len(texts))
 
     def _prepare(self) -> None:
         """Bring the built-in notes up to date, once; skipped where their digest is on record."""

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from importlib.resources import files
-from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.errors import InputError
@@ -20,10 +18,26 @@ CHUNK_CHARACTERS = 1400
 CHUNK_LIMIT = 2800
 """No chunk is longer; a paragraph beyond it is cut at a line."""
 
-CHUNKING = 1
+CHUNKING = 3
 """Raised when cutting or the embedded text changes, so that stored notes are cut again."""
 
-KINDS = ("bottleneck", "technique", "document")
+KINDS = ("bottleneck", "technique", "reference", "document")
+
+REMEDY, REASON, COST = "What relieves it", "Why it happens", "What it costs, and when not to"
+
+SECTIONS_NOT_TO_ACT_ON = frozenset(
+    {
+        "How to recognise it", REASON, "How to check that it worked", COST,
+        "When to use it", "What to watch", "What to expect", "Limits",
+    }
+)  # fmt: skip
+"""Headings of notes of our own under which stands something else than what to do."""
+
+SOURCE_WEIGHTS = {
+    "notes": 1.0, "documents": 1.0, "flashinfer": 1.0, "vllm": 1.0, "sglang": 1.0,
+    "cutlass": 0.95, "triton": 0.95, "pytorch": 0.9, "lmdeploy": 0.85,
+}  # fmt: skip
+"""Factor of a passage's score, by where it comes from: production kernels first."""
 
 
 class Chunk(NamedTuple):
@@ -41,13 +55,21 @@ class Note(NamedTuple):
     origin: str
     """`builtin`, or the absolute path that a user added."""
     kind: str
-    """`bottleneck`: the page on one verdict subtype; `technique`; `document`: a user's."""
+    """`bottleneck`: the page on one verdict subtype; `technique`; `reference`: facts, a question a
+    section; `document`: a user's."""
     title: str
     subtypes: tuple[str, ...]
     tags: tuple[str, ...]
     sources: tuple[str, ...]
     body: str
     """Without front matter."""
+    source: str = "notes"
+    """Key of SOURCE_WEIGHTS."""
+
+    @property
+    def weight(self) -> float:
+        """Factor of its passages' scores."""
+        return SOURCE_WEIGHTS[self.source]
 
     @property
     def sha256(self) -> str:
@@ -189,16 +211,6 @@ def _bounded(paragraph: str) -> list[str]:
 
 BUILTIN = "builtin"
 
-SUFFIXES = frozenset({".md", ".txt", ".cu", ".cuh"})
-
-MAX_FILE_BYTES = 2**20
-"""A larger file is data or generated code, not a document."""
-
-MAX_FILES = 2000
-
-MAX_TOTAL_BYTES = 20 * 2**20
-"""Some 15,000 chunks: exact search stays fast below 20,000."""
-
 
 def builtin_notes() -> list[Note]:
     """The notes that travel with cudaops, by id. Raises InputError for a malformed one."""
@@ -210,75 +222,3 @@ def builtin_notes() -> list[Note]:
 def digest(notes: list[Note]) -> str:
     """Changes when any of the notes does."""
     return hashlib.sha256("".join(note.sha256 for note in notes).encode()).hexdigest()
-
-
-def read_documents(path: Path) -> tuple[str, list[Note]]:
-    """The origin and the notes of a user's file or folder (searched to any depth).
-
-    Ids are `NAME-HASH/RELATIVE/PATH`, where the hash is of the absolute path: two folders of one
-    name do not collide, and the same folder added again replaces itself.
-
-    Raises InputError: nothing there, no document in it, too many or too large, or not text.
-    """
-    root = path.expanduser().resolve()
-    if not root.exists():
-        raise InputError(f"{path} does not exist: give a file or folder of .md, .txt or .cu files")
-    if root.is_file() and root.suffix not in SUFFIXES:
-        raise InputError(f"{path} is not a document: .md, .txt, .cu and .cuh files can be added")
-    found = [root] if root.is_file() else sorted(_documents(root))
-    if not found:
-        raise InputError(f"{path} holds no .md, .txt, .cu or .cuh file")
-    if len(found) > MAX_FILES:
-        raise InputError(
-            f"{path} holds {len(found)} documents, more than {MAX_FILES}: add a part of it"
-        )
-    total = sum(file.stat().st_size for file in found)
-    if total > MAX_TOTAL_BYTES:
-        raise InputError(
-            f"{path} holds {total >> 20} MiB, more than {MAX_TOTAL_BYTES >> 20}: add a part of it"
-        )
-    origin = str(root)
-    prefix = f"{root.name}-{hashlib.sha256(origin.encode('utf-8', 'replace')).hexdigest()[:6]}"
-    notes = [_document(file, root, origin, prefix) for file in found]
-    if not any(note.body.strip() for note in notes):
-        raise InputError(f"{path} holds no text: every document in it is empty")
-    return origin, notes
-
-
-def _documents(root: Path) -> Iterator[Path]:
-    """Regular files under `root`; links are not followed, hidden folders not entered."""
-    try:
-        entries = sorted(root.iterdir())
-    except OSError as error:
-        raise InputError(f"{root} cannot be read: {error.strerror}") from error
-    for entry in entries:
-        if entry.is_symlink() or entry.name.startswith("."):
-            continue
-        if entry.is_dir():
-            yield from _documents(entry)
-        elif entry.is_file() and entry.suffix in SUFFIXES:
-            yield entry
-
-
-def _document(file: Path, root: Path, origin: str, prefix: str) -> Note:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InputError(f"{file} cannot be read: {error.strerror}") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(
-            f"{file} is larger than {MAX_FILE_BYTES >> 10} KiB: split it or leave it out"
-        )
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"{file} is not UTF-8 text (byte {error.start}): convert it first"
-        ) from error
-    if "\0" in text:
-        raise InputError(f"{file} is not text: it holds a zero byte")
-    relative = file.name if root.is_file() else file.relative_to(root).as_posix()
-    note_id = f"{prefix}/{relative}"
-    if file.suffix == ".md":
-        return parse_note(text, origin=origin, name=relative, otherwise_id=note_id)
-    return Note(note_id, origin, "document", relative, (), (), (relative,), text)

@@ -7,10 +7,15 @@ CREATE TABLE IF NOT EXISTS facts (
     value text NOT NULL
 );
 
+CREATE OR REPLACE FUNCTION plain(text) RETURNS text LANGUAGE sql IMMUTABLE PARALLEL SAFE
+    RETURN translate($1, './-_:<>', '       ');  -- so that `cp.async.bulk` is three words
+
 CREATE TABLE IF NOT EXISTS notes (
     id text PRIMARY KEY,
     origin text NOT NULL,               -- 'builtin', or the absolute path that a user added
-    kind text NOT NULL,                 -- 'bottleneck', 'technique' or 'document'
+    kind text NOT NULL,                 -- 'bottleneck', 'technique', 'reference' or 'document'
+    source text NOT NULL,               -- 'notes', 'documents' or a project: 'flashinfer'
+    weight real NOT NULL,               -- factor of its scores, by source
     title text NOT NULL,
     subtypes text[] NOT NULL,
     tags text[] NOT NULL,
@@ -28,13 +33,18 @@ CREATE TABLE IF NOT EXISTS chunks (
     body text NOT NULL,
     subject text NOT NULL,              -- title, subtypes and tags of the note, for the text search
     terms tsvector NOT NULL GENERATED ALWAYS AS (
-        setweight(to_tsvector('english', subject), 'A')
-        || setweight(to_tsvector('english', heading), 'B')
-        || setweight(to_tsvector('english', body), 'D')
+        setweight(to_tsvector('english', plain(heading)), 'A')
+        || setweight(to_tsvector('english', plain(subject)), 'B')
+        || setweight(to_tsvector('english', plain(body)), 'D')
     ) STORED,
     UNIQUE (note, position)
 );
 CREATE INDEX IF NOT EXISTS chunks_terms ON chunks USING gin (terms);
+
+CREATE TABLE IF NOT EXISTS words (      -- of all passages: how rare each is
+    word text PRIMARY KEY,
+    chunks integer NOT NULL
+);
 
 CREATE TABLE IF NOT EXISTS models (
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

@@ -1,11 +1,7 @@
-"""Notes and vectors in PostgreSQL with pgvector. The only place that writes to the database.
-
-And hybrid search: nearest vectors and matching words, joined by reciprocal rank fusion.
-"""
+"""Notes, words and vectors in PostgreSQL with pgvector. The only place that writes to it."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
@@ -16,7 +12,6 @@ from pgvector import Vector
 from pgvector.psycopg import register_vector
 from psycopg import sql
 
-from cudaops.domain.run import Citation
 from cudaops.errors import KnowledgeUnavailable
 from cudaops.rag.embedding import Embedder
 from cudaops.rag.notes import Note
@@ -24,8 +19,11 @@ from cudaops.rag.server import CONNECT_TIMEOUT_S, Database, first_line
 
 SCHEMA = "cudaops_knowledge"
 
-SCHEMA_VERSION = 1
-"""Raised with every change of schema.sql."""
+SCHEMA_VERSION = 2
+"""Raised with every change of schema.sql; `_upgrade` brings an older one up to it."""
+
+INDEXED_FROM = 10_000
+"""Vectors of a model from which on they get an HNSW index; below, exact search is as fast."""
 
 WRITE_LOCK = 0x6375_6461
 """Key of the advisory lock that writers hold: `cuda` in ASCII."""
@@ -43,6 +41,19 @@ class Synced(NamedTuple):
     removed: int
     embedded: int
     """Chunks embedded now."""
+
+
+class Source(NamedTuple):
+    """Where notes come from."""
+
+    origin: str
+    """`builtin`, or the absolute path that was added."""
+    kind: str
+    """`notes`, `documents` or a project: `flashinfer`."""
+    weight: float
+    """Factor of its scores."""
+    notes: int
+    passages: int
 
 
 class Store:
@@ -97,14 +108,26 @@ class Store:
             known = dict(cursor.fetchall())
             changed = [note for note in notes if known.get(note.id) != note.sha256]
             gone = sorted(set(known) - {note.id for note in notes})
-            cursor.execute(
-                "DELETE FROM notes WHERE id = ANY(%s)", [gone + [note.id for note in changed]]
-            )
+            written = [note.id for note in changed]
+            _count_words(cursor, gone + written, -1)
+            cursor.execute("DELETE FROM notes WHERE id = ANY(%s)", [gone + written])
             for note in changed:
                 _insert(cursor, note)
+            _count_words(cursor, written, 1)
             table = _vector_table(cursor, embedder.model_id, dimension)
             embedded = _embed_missing(cursor, table, embedder)
+            _index_vectors(cursor, table, dimension)
         return Synced(len(notes) - len(changed), len(changed), len(gone), embedded)
+
+    def sources(self) -> list[Source]:
+        """All of them, by origin."""
+        with self.transaction() as cursor:
+            cursor.execute(
+                "SELECT n.origin, n.source, n.weight, count(DISTINCT n.id), count(c.id)"
+                " FROM notes n LEFT JOIN chunks c ON c.note = n.id"
+                " GROUP BY n.origin, n.source, n.weight ORDER BY n.origin"
+            )
+            return [Source(*row) for row in cursor.fetchall()]
 
     def vector_table(self, embedder: Embedder) -> sql.Identifier | None:
         """The table of this model's vectors; None where nothing was embedded with it."""
@@ -204,12 +227,47 @@ def _prepare(connection: psycopg.Connection[Any]) -> None:
         _create_schema(connection)
     row = connection.execute("SELECT value FROM facts WHERE name = 'schema_version'").fetchone()
     found = int(row[0]) if row else 0
-    if found != SCHEMA_VERSION:
+    if found == 1:
+        _upgrade(connection)
+    elif found != SCHEMA_VERSION:
         raise KnowledgeUnavailable(
             f"the knowledge base has schema version {found}, this cudaops knows {SCHEMA_VERSION}",
             f"use the cudaops that wrote it, or drop the schema {SCHEMA}: notes are ingested again",
         )
     register_vector(connection)
+
+
+def _upgrade(connection: psycopg.Connection[Any]) -> None:
+    """Version 1 to 2: what can be made again is dropped, users' documents stay."""
+    with connection.transaction(), connection.cursor() as cursor:
+        _lock(cursor)
+        row = cursor.execute("SELECT value FROM facts WHERE name = 'schema_version'").fetchone()
+        if row and row[0] != "1":
+            return  # another process was faster
+        cursor.execute("ALTER TABLE notes ADD COLUMN source text NOT NULL DEFAULT 'documents'")
+        cursor.execute("ALTER TABLE notes ADD COLUMN weight real NOT NULL DEFAULT 1")
+        cursor.execute("ALTER TABLE notes ALTER COLUMN source DROP DEFAULT")
+        cursor.execute("ALTER TABLE notes ALTER COLUMN weight DROP DEFAULT")
+        cursor.execute("ALTER TABLE chunks RENAME TO chunks_1")
+        cursor.execute("ALTER TABLE chunks_1 DROP COLUMN terms")
+        cursor.execute("DROP INDEX IF EXISTS chunks_terms")
+        cursor.execute("SELECT name, id FROM models")
+        for _, model in cursor.fetchall():
+            cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_table_name(model)))
+        cursor.execute("DELETE FROM models")
+        cursor.execute("ALTER TABLE chunks_1 DROP CONSTRAINT chunks_note_position_key")
+        cursor.execute(files("cudaops.rag").joinpath("schema.sql").read_bytes())
+        cursor.execute(
+            "INSERT INTO chunks (note, position, heading, body, subject)"
+            " SELECT note, position, heading, body, subject FROM chunks_1 ORDER BY id"
+        )
+        cursor.execute("DROP TABLE chunks_1")
+        cursor.execute("SELECT id FROM notes")
+        _count_words(cursor, [each for (each,) in cursor.fetchall()], 1)
+        cursor.execute("DELETE FROM facts WHERE name LIKE 'builtin/%'")
+        cursor.execute(
+            "UPDATE facts SET value = %s WHERE name = 'schema_version'", [str(SCHEMA_VERSION)]
+        )
 
 
 def _extension_schema(connection: psycopg.Connection[Any]) -> str | None:
@@ -249,11 +307,11 @@ def _create_schema(connection: psycopg.Connection[Any]) -> None:
 
 def _insert(cursor: psycopg.Cursor[Any], note: Note) -> None:
     cursor.execute(
-        "INSERT INTO notes (id, origin, kind, title, subtypes, tags, sources, body, sha256)"
-        " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)",
+        "INSERT INTO notes (id, origin, kind, title, subtypes, tags, sources, body, sha256,"
+        " source, weight) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
             note.id, note.origin, note.kind, note.title, list(note.subtypes), list(note.tags),
-            list(note.sources), note.body, note.sha256,
+            list(note.sources), note.body, note.sha256, note.source, note.weight,
         ],
     )  # fmt: skip
     cursor.executemany(
@@ -262,6 +320,33 @@ def _insert(cursor: psycopg.Cursor[Any], note: Note) -> None:
             (note.id, position, chunk.heading, chunk.body, note.subject)
             for position, chunk in enumerate(note.chunks())
         ],
+    )
+
+
+def _count_words(cursor: psycopg.Cursor[Any], notes: Sequence[str], sign: int) -> None:
+    """Add the words of these notes' passages to the counts, or take them away."""
+    cursor.execute(
+        "INSERT INTO words SELECT word, %s * count(*)"
+        " FROM chunks, unnest(tsvector_to_array(terms)) word WHERE note = ANY(%s) GROUP BY word"
+        " ON CONFLICT (word) DO UPDATE SET chunks = words.chunks + excluded.chunks",
+        [sign, list(notes)],
+    )
+
+
+def _index_vectors(cursor: psycopg.Cursor[Any], table: sql.Identifier, dimension: int) -> None:
+    """An HNSW index on half-precision vectors, once there are many."""
+    cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(table))
+    row = cursor.fetchone()
+    if row is None or row[0] < INDEXED_FROM:
+        return
+    cursor.execute("SELECT set_config('maintenance_work_mem', '512MB', true)")
+    cursor.execute(
+        sql.SQL(
+            "CREATE INDEX IF NOT EXISTS {} ON {} USING hnsw"
+            " ((vector::halfvec({})) halfvec_cosine_ops)"
+        ).format(
+            sql.Identifier(f"{table.as_string()[1:-1]}_nearest"), table, sql.Literal(dimension)
+        )
     )
 
 
@@ -281,119 +366,3 @@ def _embed_missing(cursor: psycopg.Cursor[Any], table: sql.Identifier, embedder:
         for (chunk, *_), vector in zip(missing, vectors, strict=True):
             copy.write_row((chunk, Vector(vector)))
     return len(missing)
-
-
-RANK_CONSTANT = 60
-"""k of reciprocal rank fusion, 1 / (k + rank). Source: Cormack, Clarke, Buettcher, SIGIR 2009."""
-
-CANDIDATES = 80
-"""Chunks that each of the two searches contributes."""
-
-CHUNKS_PER_NOTE = 2
-"""At most this many passages of one note among the results, so that others are heard too."""
-
-QUERY_CHARACTERS = 2000
-"""The rest of a longer query is ignored."""
-
-BOTTLENECK_BOOST = 3 / RANK_CONSTANT
-"""For the page on the subtype asked for: above any sum of two first ranks (2 / 61)."""
-
-RELATED_BOOST = 0.25 / RANK_CONSTANT
-"""For another note that names the subtype: worth some fifteen places in one of the rankings."""
-
-
-class Hit(NamedTuple):
-    """A citation and what kind of note it comes from."""
-
-    citation: Citation
-    about_subtype: bool
-    """True for the page on the subtype asked for."""
-
-
-_SEARCH = """
-WITH q AS (
-    SELECT replace(plainto_tsquery('english', %(query)s)::text, ' & ', ' | ')::tsquery AS query
-), nearest AS (
-    {nearest}
-), matching AS (
-    SELECT c.id AS chunk,
-           row_number() OVER (ORDER BY ts_rank(c.terms, q.query) DESC, c.note, c.position) AS place
-    FROM chunks c, q WHERE c.terms @@ q.query
-    ORDER BY place LIMIT %(candidates)s
-), scored AS (
-    SELECT n.id, n.title, n.sources, c.heading, c.body, c.position,
-           n.kind = 'bottleneck' AND %(subtype)s = ANY(n.subtypes) AS about,
-           coalesce(1.0 / (%(k)s + nearest.place), 0) + coalesce(1.0 / (%(k)s + matching.place), 0)
-           + CASE WHEN NOT %(subtype)s = ANY(n.subtypes) THEN 0
-                  WHEN n.kind = 'bottleneck' THEN %(bottleneck)s ELSE %(related)s END AS score
-    FROM chunks c JOIN notes n ON n.id = c.note
-    LEFT JOIN nearest ON nearest.chunk = c.id LEFT JOIN matching ON matching.chunk = c.id
-    WHERE nearest.chunk IS NOT NULL OR matching.chunk IS NOT NULL
-       OR (n.kind = 'bottleneck' AND %(subtype)s = ANY(n.subtypes))
-), numbered AS (
-    SELECT *, row_number() OVER (PARTITION BY id ORDER BY score DESC, position) AS of_note
-    FROM scored
-)
-SELECT id, title, heading, body, array_to_string(sources, '; '), score::float8, about
-FROM numbered WHERE of_note <= %(per_note)s
-ORDER BY score DESC, id, position LIMIT %(limit)s
-"""
-
-_NEAREST = """
-    SELECT e.chunk,
-           row_number() OVER (ORDER BY e.vector <=> %(vector)s, c.note, c.position) AS place
-    FROM {table} e JOIN chunks c ON c.id = e.chunk
-    ORDER BY place LIMIT %(candidates)s
-"""
-
-_NO_VECTORS = "SELECT NULL::bigint AS chunk, NULL::bigint AS place WHERE false"
-
-
-def search(
-    store: Store, embedder: Embedder, query: str, k: int = 5, subtype: str | None = None
-) -> list[Citation]:
-    """The `k` passages nearest to `query`, best first; the same for the same corpus every time.
-
-    The page on `subtype` comes first. Empty where the corpus is empty.
-
-    Raises KnowledgeUnavailable, or ModelUnavailable where the query cannot be embedded.
-    """
-    return [hit.citation for hit in find(store, embedder, query, k, subtype)]
-
-
-def find(store: Store, embedder: Embedder, query: str, k: int, subtype: str | None) -> list[Hit]:
-    """As `search`, with what a reranker must know."""
-    query = clean(query)
-    vector = embedder.embed_query(query)
-    table = store.vector_table(embedder)
-    # The cosine distance to a zero vector is not a number: words alone decide then.
-    usable = table is not None and math.fsum(x * x for x in vector) > 0
-    nearest = sql.SQL(_NEAREST).format(table=table) if usable else sql.SQL(_NO_VECTORS)
-    parameters = {
-        "query": query,
-        "vector": Vector(vector),
-        "subtype": clean(subtype or ""),
-        "k": RANK_CONSTANT,
-        "candidates": CANDIDATES,
-        "per_note": CHUNKS_PER_NOTE,
-        "bottleneck": BOTTLENECK_BOOST,
-        "related": RELATED_BOOST,
-        "limit": max(0, k),
-    }
-    with store.transaction() as cursor:
-        cursor.execute(sql.SQL(_SEARCH).format(nearest=nearest), parameters)
-        rows = cursor.fetchall()
-    return [
-        Hit(
-            Citation(
-                note=note, title=title, heading=heading, text=text, source=source, score=score
-            ),
-            about,
-        )
-        for note, title, heading, text, source, score, about in rows
-    ]
-
-
-def clean(query: str) -> str:
-    """What PostgreSQL can take as text: no NUL, no lone surrogate, bounded."""
-    return query[:QUERY_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode()

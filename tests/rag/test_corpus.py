@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from cudaops.cuda.architectures import ARCHITECTURES
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.rag.notes import CHUNK_LIMIT, Note, builtin_notes
@@ -40,7 +41,9 @@ def test_ids_are_unique() -> None:
 def test_note_is_whole(note: Note) -> None:
     assert set(note.subtypes) <= set(SUBTYPES)
     assert note.sources
-    assert note.kind == "technique" or note.id.replace("-", "_") == note.subtypes[0]
+    assert note.kind != "bottleneck" or note.id.replace("-", "_") == note.subtypes[0]
+    if note.kind == "reference":
+        return
     headings = re.findall(r"^## (.+)$", note.body, re.MULTILINE)
     assert headings == (BOTTLENECK_HEADINGS if note.kind == "bottleneck" else TECHNIQUE_HEADINGS)
     assert "```" in note.body
@@ -52,4 +55,46 @@ def test_note_is_whole(note: Note) -> None:
 def test_every_metric_named_exists(note: Note) -> None:
     named = set(METRIC.findall(note.body))
     assert not named - set(METRICS)
-    assert named
+    assert named or note.kind == "reference"
+
+
+@pytest.mark.parametrize(
+    "note", [note for note in NOTES if note.kind == "reference"], ids=lambda note: note.id
+)
+def test_a_reference_answers_a_question_a_section(note: Note) -> None:
+    """A section is one passage: what is cited stands by itself."""
+    headings = re.findall(r"^## (.+)$", note.body, re.MULTILINE)
+    assert 3 <= len(headings) == len(set(headings))
+    assert [chunk.heading for chunk in note.chunks()] == headings
+    assert len(note.body.splitlines()) <= 90
+    assert any(
+        re.search(r"\w+\.\w+(/\S+)+|SC 20|GPGPU|GTC|NVIDIA|cudaops", s) for s in note.sources
+    )
+
+
+def test_limits_of_an_sm_are_those_of_the_device_table() -> None:
+    (note,) = (note for note in NOTES if note.id == "sm-limits")
+    warps, _, shared, rates = (chunk.body for chunk in note.chunks())
+    rows = [
+        (capability, [int(cell) for cell in re.findall(r"(?<=\| )\d+(?= (?:\||$))", line)], table)
+        for table in (warps, shared, rates)
+        for line in table.splitlines()
+        for capability in re.findall(r"\d+\.\d", line.split("|")[1] if line.startswith("|") else "")
+    ]
+    assert len(rows) == 7 + 7 + 6
+    for capability, numbers, table in rows:
+        major, minor = capability.split(".")
+        sm = ARCHITECTURES[int(major), int(minor)]
+        expected = {
+            warps: [sm.max_warps_per_sm, sm.max_threads_per_sm, sm.max_blocks_per_sm],
+            shared: [
+                sm.l1_shared_bytes_per_sm >> 10,
+                sm.shared_bytes_per_sm >> 10,
+                sm.shared_bytes_per_block_optin >> 10,
+            ],
+            rates: [
+                sm.fp32_lanes_per_sm, sm.int32_lanes_per_sm, sm.fp64_lanes_per_sm,
+                sm.sfu_lanes_per_sm,
+            ],
+        }[table]  # fmt: skip
+        assert numbers == expected, capability

@@ -30,6 +30,7 @@ BOTTLENECKS = {name: note for name, note in NOTES.items() if note.kind == "bottl
 NOT_IN_A_REWRITE = re.compile(
     r"maxrregcount|[Cc]ompiler flags|cudaFuncSetAttribute|CUDA graphs?\b|\b[Ll]ibrar(?:y|ies)\b"
     r"|CUTLASS|cuBLAS|libcu\+\+|\bclusters\b|\bcp\.async|\bFuse with\b"
+    r"|tcgen05|wgmma|setmaxnreg|griddepcontrol|\bldmatrix\.|mma\.sync|mbarrier\.|\bprefetch\."
 )
 """Host code, flags, launch attributes, other people's code, assembly."""
 SAID_SO = re.compile(

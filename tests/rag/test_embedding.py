@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from cudaops.errors import ModelUnavailable
+from cudaops.graph.services import open_knowledge
 from cudaops.rag.embedding import (
     NvidiaEmbedder,
     NvidiaReranker,
@@ -17,6 +18,7 @@ from cudaops.rag.embedding import (
     choose_embedder,
 )
 from cudaops.rag.knowledge import Knowledge
+from cudaops.settings import Settings
 from tests.nim import Nim
 from tests.nim import nim as nim
 
@@ -130,4 +132,42 @@ def test_a_reranker_orders_but_the_subtypes_page_still_leads(nim: Nim, database_
     nim.down = True
     assert len(knowledge.search("memory", 6)) == 6
     assert "not reranked" in knowledge.notices[0]
+    assert knowledge.searched_with.endswith("not reranked")
+    knowledge.close()
+
+
+def test_settings_name_an_endpoint_for_each_model(nim: Nim, database_url: str) -> None:
+    with Nim() as reranking:
+        reranking.models = ("own/rank",)
+        settings = Settings(
+            _env_file=None,
+            DATABASE_URL=database_url,
+            NVIDIA_API_KEY=KEY,
+            NVIDIA_EMBED_URL=nim.url,
+            NVIDIA_EMBED_MODEL="test/embed",
+            NVIDIA_RERANK_URL=reranking.url,
+            NVIDIA_RERANK_MODEL="own/rank",
+        )
+        knowledge = open_knowledge(settings)
+        assert knowledge.search("bank conflicts of shared memory", 3)
+        assert knowledge.notices == ()
+        assert knowledge.searched_with == (
+            "words and vectors of nim/test/embed, reranked by nim/own/rank"
+        )
+        assert {asked.path for asked in reranking.asked} == {"/v1/ranking"}
+        assert {asked.path for asked in nim.asked} == {"/v1/embeddings"}
+        knowledge.close()
+
+
+def test_a_key_for_a_nim_of_ones_own_is_not_sent_to_the_hosted_reranker(
+    nim: Nim, database_url: str
+) -> None:
+    settings = Settings(
+            _env_file=None,
+
+        DATABASE_URL=database_url, NVIDIA_API_KEY=KEY, NVIDIA_BASE_URL=nim.url,
+        NVIDIA_EMBED_MODEL="test/embed",
+    )  # fmt: skip
+    knowledge = open_knowledge(settings)
+    assert knowledge.searched_with == "words and vectors of nim/test/embed, not reranked"
     knowledge.close()

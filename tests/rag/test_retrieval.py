@@ -7,7 +7,8 @@ import pytest
 from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.rag.embedding import WordLlamaEmbedder
 from cudaops.rag.knowledge import Knowledge
-from cudaops.rag.store import CHUNKS_PER_NOTE, Store, search
+from cudaops.rag.retrieval import PASSAGES_PER_NOTE, search
+from cudaops.rag.store import Store
 
 PARAPHRASES = {
     "fma_pipe": "the multiply-add units are saturated, how to do less arithmetic",
@@ -79,7 +80,7 @@ def test_citations_are_complete_and_the_order_is_stable(knowledge: Knowledge) ->
     assert [c.score for c in first] == sorted((c.score for c in first), reverse=True)
     assert all(c.title and c.heading and c.text and c.source for c in first)
     for citation in first:
-        assert sum(c.note == citation.note for c in first) <= CHUNKS_PER_NOTE
+        assert sum(c.note == citation.note for c in first) <= PASSAGES_PER_NOTE
 
 
 def test_an_empty_corpus_gives_an_empty_list(store: Store, embedder: WordLlamaEmbedder) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from cudaops.errors import KnowledgeUnavailable, ModelUnavailable
 from cudaops.rag.embedding import WordLlamaEmbedder
+from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.notes import Note
 from cudaops.rag.server import Database, open_database
 from cudaops.rag.store import SCHEMA, Store, Synced
@@ -149,6 +150,68 @@ def test_the_schema_of_another_version_is_refused(store: Store, database_url: st
     with pytest.raises(KnowledgeUnavailable, match="schema version 99") as caught:
         Store(Database(database_url))
     assert SCHEMA in caught.value.remedy
+
+
+SCHEMA_1 = """
+CREATE EXTENSION IF NOT EXISTS vector;
+CREATE SCHEMA cudaops_knowledge;
+SET search_path = cudaops_knowledge, public;
+CREATE TABLE facts (name text PRIMARY KEY, value text NOT NULL);
+CREATE TABLE notes (
+    id text PRIMARY KEY, origin text NOT NULL, kind text NOT NULL, title text NOT NULL,
+    subtypes text[] NOT NULL, tags text[] NOT NULL, sources text[] NOT NULL, body text NOT NULL,
+    sha256 text NOT NULL
+);
+CREATE INDEX notes_origin ON notes (origin);
+CREATE TABLE chunks (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    note text NOT NULL REFERENCES notes (id) ON DELETE CASCADE,
+    position integer NOT NULL, heading text NOT NULL, body text NOT NULL, subject text NOT NULL,
+    terms tsvector NOT NULL GENERATED ALWAYS AS (
+        setweight(to_tsvector('english', subject), 'A')
+        || setweight(to_tsvector('english', heading), 'B')
+        || setweight(to_tsvector('english', body), 'D')
+    ) STORED,
+    UNIQUE (note, position)
+);
+CREATE INDEX chunks_terms ON chunks USING gin (terms);
+CREATE TABLE models (
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE,
+    dimension integer NOT NULL
+);
+INSERT INTO facts VALUES ('schema_version', '1'), ('builtin/wordllama/l2_supercat_256', 'old');
+INSERT INTO models (name, dimension) VALUES ('wordllama/l2_supercat_256', 256);
+CREATE TABLE embeddings_1 (
+    chunk bigint PRIMARY KEY REFERENCES chunks (id) ON DELETE CASCADE, vector vector(256) NOT NULL
+);
+INSERT INTO notes VALUES
+    ('mine/a.txt', '/mine', 'document', 'a.txt', '{}', '{}', '{a.txt}', 'zebra stripes', 'x');
+INSERT INTO chunks (note, position, heading, body, subject)
+    VALUES ('mine/a.txt', 0, 'a.txt', 'zebra stripes', 'a.txt');
+"""
+
+
+def test_a_knowledge_base_of_schema_version_1_is_brought_up_to_date(database_url: str) -> None:
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(SCHEMA_1)
+    for _ in range(2):
+        knowledge = Knowledge.open(
+            database_url=database_url, data_folder=None, embedder=WordLlamaEmbedder()
+        )
+        assert knowledge.search("zebra", 1)[0].note == "mine/a.txt"
+        assert knowledge.status().embedded == knowledge.status().chunks > 200
+        knowledge.close()
+
+
+def test_words_are_counted_as_passages_come_and_go(store: Store) -> None:
+    counts = "SELECT coalesce(sum(chunks), 0) FROM words"
+    store.sync("builtin", [ONE, TWO], CountingEmbedder())
+    store.sync("builtin", [note("one", "First text, changed."), TWO], CountingEmbedder())
+    assert count(store, counts) == count(
+        store, "SELECT sum(cardinality(tsvector_to_array(terms))) FROM chunks"
+    )
+    store.sync("builtin", [], CountingEmbedder())
+    assert count(store, counts) == 0
 
 
 def test_a_role_that_may_not_create_the_extension(server: object, database_url: str) -> None:

@@ -1,0 +1,393 @@
+"""Search: matching words and nearest vectors, one score, and an order that a reader can act on.
+
+Each side brings a bounded number of passages, so that no query ranks the whole corpus. Words count
+by how rare they are; how much of the question a passage covers is also what decides whether it is
+an answer at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, LiteralString, NamedTuple
+
+import psycopg
+from pgvector import Vector
+from psycopg import sql
+
+from cudaops.domain.run import Citation
+from cudaops.rag.embedding import Embedder, WordLlamaEmbedder
+from cudaops.rag.notes import COST, REASON, REMEDY, SECTIONS_NOT_TO_ACT_ON
+from cudaops.rag.store import Store
+
+NEAREST = 40
+"""Passages that the vectors contribute."""
+
+MATCHING = 60
+"""Passages that the words contribute, best first."""
+
+MATCHING_ROWS = 300
+"""Rows whose words are compared. The rarest words of a question decide which rows these are."""
+
+QUERY_WORDS = 24
+"""Words of a question that count, rarest first."""
+
+QUERY_CHARACTERS = 2000
+"""The rest of a longer query is ignored."""
+
+PASSAGES_PER_NOTE = 3
+"""At most this many passages of one note among the results, so that others are heard too."""
+
+ACTIONS = 2
+"""Passages on what to do that follow a verdict's own remedy, before why and what it costs."""
+
+SUBTYPE_BOOST = 0.15
+"""Added to a note that names the verdict's subtype. Scores run from 0 to 1."""
+
+PAGE_BOOST = 0.05
+"""Added to a page on what limits kernels: who names a limit wants its page first."""
+
+
+class Weights(NamedTuple):
+    """Shares of the two rankings in the score."""
+
+    words: float = 0.9
+    vectors: float = 0.1
+
+
+DEFAULT_WEIGHTS = Weights()
+
+
+class Passage(NamedTuple):
+    """A section that may be cited, and what its place depends on."""
+
+    chunk: int
+    note: str
+    kind: str
+    """Of the note: `bottleneck`, `technique`, `reference` or `document`."""
+    heading: str
+    position: int
+    score: float = 0.0
+    near: bool = True
+    """Whether it answers the question at all: it passes one of the floors."""
+
+    @property
+    def to_act_on(self) -> bool:
+        """Whether the section says what to do."""
+        return self.heading not in SECTIONS_NOT_TO_ACT_ON
+
+
+WORD_FLOOR = 0.25
+"""Share of a question, its words counted by rarity, that a passage must cover to be an answer."""
+
+VECTOR_FLOOR = 0.55
+"""Or the cosine that it must reach; of the static vectors, no other model's is known."""
+
+HALF_RANK = 0.1
+"""ts_rank of a word at which it counts half: saturation, as in BM25."""
+
+_WORDS = """
+SELECT q.lexeme, coalesce(w.chunks, 0), (SELECT count(*) FROM chunks)
+FROM unnest(to_tsvector('english', plain(%s))) q LEFT JOIN words w ON w.word = q.lexeme
+"""
+
+_SEARCH = """
+WITH asked AS (
+    SELECT word::tsquery AS word, idf
+    FROM unnest(%(words)s::text[], %(idf)s::float8[]) AS w (word, idf)
+), matching AS (
+    SELECT chunk FROM (
+        SELECT c.id AS chunk, c.terms FROM chunks c JOIN notes n ON n.id = c.note
+        WHERE {matches} AND {which} LIMIT %(rows)s
+    ) found, LATERAL (SELECT sum(idf) AS covered FROM asked WHERE found.terms @@ word) each
+    ORDER BY covered DESC, chunk LIMIT %(matching)s
+), nearest AS (
+    {nearest}
+), near AS (
+    SELECT chunk FROM matching UNION SELECT chunk FROM nearest
+), candidates AS (
+    SELECT chunk FROM near UNION
+    SELECT s.id FROM near JOIN chunks c ON c.id = near.chunk JOIN notes n ON n.id = c.note
+    JOIN chunks s ON s.note = n.id WHERE n.kind IN ('bottleneck', 'technique')
+    UNION
+    SELECT c.id FROM chunks c JOIN notes n ON n.id = c.note
+    WHERE %(subtype)s = ANY(n.subtypes) AND {which}
+)
+SELECT c.id, n.id, n.kind, n.weight, %(subtype)s = ANY(n.subtypes), c.heading, c.position,
+    coalesce(matched.words, 0) / %(total)s, coalesce(matched.covered, 0) / %(total)s, {cosine}
+FROM candidates JOIN chunks c ON c.id = candidates.chunk JOIN notes n ON n.id = c.note {join},
+LATERAL (
+    SELECT sum(idf * rank / (rank + %(half)s)) AS words, sum(idf) AS covered FROM (
+        SELECT idf, ts_rank(%(parts)s::real[], c.terms, word) AS rank FROM asked
+        WHERE c.terms @@ word
+    ) each
+) matched
+"""
+
+_NEAREST = """
+    SELECT found.chunk FROM (
+        SELECT e.chunk FROM {table} e ORDER BY {distance} LIMIT %(nearest)s
+    ) found JOIN chunks c ON c.id = found.chunk JOIN notes n ON n.id = c.note WHERE {which}
+"""
+
+_NEAREST_OF_HOUSE = """
+    SELECT e.chunk FROM {table} e WHERE e.chunk = ANY(ARRAY({house}))
+    ORDER BY ({distance}) + 0, e.chunk LIMIT %(nearest)s
+"""
+
+_NO_VECTORS = "SELECT NULL::bigint AS chunk WHERE false"
+
+_TEXTS = """
+SELECT c.id, n.title, c.body, array_to_string(n.sources, '; ')
+FROM chunks c JOIN notes n ON n.id = c.note WHERE c.id = ANY(%s)
+"""
+
+_PAGE = """
+SELECT c.id, n.id, c.heading
+FROM chunks c JOIN notes n ON n.id = c.note
+WHERE n.kind = 'bottleneck' AND %s = ANY(n.subtypes) ORDER BY n.id, c.position
+"""
+
+_HOUSE_CHUNKS = "SELECT h.id FROM chunks h JOIN notes m ON m.id = h.note WHERE m.kind <> 'document'"
+
+HOUSE: LiteralString = "n.kind <> 'document'"
+OTHERS: LiteralString = "n.kind = 'document'"
+ALL: LiteralString = "true"
+
+
+Order = Callable[[Sequence[str]], Sequence[int]]
+"""Of texts, best first, what a reranker thinks of them: their indices."""
+
+RERANKED = 4
+"""A reranker orders this many times the passages asked for."""
+
+
+def search(
+    store: Store,
+    embedder: Embedder,
+    query: str,
+    k: int = 5,
+    subtype: str | None = None,
+    *,
+    weights: Weights = DEFAULT_WEIGHTS,
+    order: Order | None = None,
+) -> list[Citation]:
+    """The `k` passages that answer `query` best; the same for the same corpus every time.
+
+    With `subtype`, in this order: what relieves it, up to `ACTIONS` further passages on what to do
+    (one of them a user's, where there is one), why it happens, what it costs, then the rest by
+    score. Empty where nothing is near enough. `order` reranks what was found by score.
+
+    Raises KnowledgeUnavailable, or ModelUnavailable where the query cannot be embedded.
+    """
+    if k <= 0:
+        return []
+    query, subtype = clean(query), clean(subtype or "")
+    vector = embedder.embed_query(query)
+    table = store.vector_table(embedder)
+    # The cosine distance to a zero vector is not a number: words alone decide then.
+    usable = table is not None and math.fsum(x * x for x in vector) > 0
+    with store.transaction() as cursor:
+        look = _Look(cursor, query, subtype, weights, vector, table if usable else None, embedder)
+        page = look.page() if subtype else []
+        if not page:
+            found = _spread(look.reranked(look.found(ALL), k, order), k)
+        else:
+            own = {each.chunk for each in page}
+            house = [each for each in look.found(HOUSE) if each.chunk not in own]
+            others = look.found(OTHERS)
+            found = _arranged(page, look.reranked(house, k, order), look.reranked(others, k, order))
+        return look.citations(found[:k])
+
+
+def _arranged(
+    page: Sequence[Passage], house: Sequence[Passage], others: Sequence[Passage]
+) -> list[Passage]:
+    """Remedy, further actions, why, cost, then what is left; each note at most a few times."""
+
+    def part(heading: str) -> list[Passage]:
+        return [each for each in page if each.heading == heading]
+
+    actions = _spread([each for each in house if each.to_act_on], ACTIONS, of_note=1)
+    if others:
+        actions = [*actions[: ACTIONS - 1], others[0]]
+    first = [*part(REMEDY), *actions, *part(REASON), *part(COST)]
+    left = [each for each in (*house, *others) if each not in first]
+    left.sort(key=lambda each: -each.score)
+    return [*first, *_spread(left, len(left)), *(each for each in page if each not in first)]
+
+
+def _spread(passages: Sequence[Passage], k: int, of_note: int = PASSAGES_PER_NOTE) -> list[Passage]:
+    """The first `k` with no note more often than `of_note` times."""
+    kept: list[Passage] = []
+    for each in passages:
+        same = sum(other.note == each.note for other in kept)
+        if same < of_note and len(kept) < k:
+            kept.append(each)
+    return kept
+
+
+def _lifted(passages: Sequence[Passage]) -> list[Passage]:
+    """By score; of a page or a technique that is near, what to do is as near as its best section.
+
+    Someone who describes a symptom in the page's words wants its remedy.
+    """
+    best: dict[str, float] = {}
+    for each in passages:
+        if each.near:
+            best[each.note] = max(best.get(each.note, 0.0), each.score)
+    lifted = [
+        each._replace(score=best[each.note] + LIFT, near=True)
+        if each.heading in LIFTED and each.note in best and each.kind != "document"
+        else each
+        for each in passages
+    ]
+    return sorted(
+        (each for each in lifted if each.near),
+        key=lambda each: (-each.score, each.note, each.position),
+    )
+
+
+LIFTED = frozenset({REMEDY, "How it works"})
+
+LIFT = 0.001
+
+
+class _Look:
+    """One question in one transaction."""
+
+    def __init__(
+        self,
+        cursor: psycopg.Cursor[Any],
+        query: str,
+        subtype: str,
+        weights: Weights,
+        vector: list[float],
+        table: sql.Identifier | None,
+        embedder: Embedder,
+    ) -> None:
+        self._cursor = cursor
+        cursor.execute("SELECT set_config('hnsw.ef_search', %s, true)", [str(NEAREST)])
+        self._query, self._subtype, self._weights = query, subtype, weights
+        cursor.execute(_WORDS, [query])
+        rows = [row for row in cursor.fetchall() if row[1] or not row[0].isdigit()]
+        rows = sorted(rows, key=lambda row: (row[1], row[0]))[:QUERY_WORDS]
+        # A word that no passage has is the rarest of all: it lowers what the others cover.
+        idf = {word: math.log(1 + total / (0.5 + n)) for word, n, total in rows}
+        counts = {word: n for word, n, _ in rows if n}
+        self._parameters = {
+            "words": [_quoted(word) for word in counts], "idf": [idf[word] for word in counts],
+            "total": sum(idf.values()) or 1.0,
+            "rare": " | ".join(map(_quoted, _rare(counts))),
+            "every": " | ".join(map(_quoted, counts)),
+            "rows": MATCHING_ROWS, "matching": MATCHING, "nearest": NEAREST, "half": HALF_RANK,
+            "parts": PART_WEIGHTS, "vector": Vector(vector), "subtype": subtype,
+        }  # fmt: skip
+        self._table, self._dimension = table, len(vector)
+        self._cosine_floor = VECTOR_FLOOR if isinstance(embedder, WordLlamaEmbedder) else math.inf
+
+    def page(self) -> list[Passage]:
+        """The sections of the page on the subtype."""
+        self._cursor.execute(_PAGE, [self._subtype])
+        rows = self._cursor.fetchall()
+        return [
+            Passage(chunk, note, "bottleneck", heading, position, 1.0)
+            for position, (chunk, note, heading) in enumerate(rows)
+        ]
+
+    def found(self, which: LiteralString) -> list[Passage]:
+        """Passages of some notes that are near enough, best first."""
+        distance = sql.SQL("e.vector::halfvec({0}) <=> %(vector)s::vector::halfvec({0})").format(
+            sql.Literal(self._dimension)
+        )
+        matches: sql.Composable = sql.SQL("c.terms @@ %(rare)s::tsquery")
+        near = sql.SQL(_NEAREST)
+        house = sql.SQL(_HOUSE_CHUNKS)
+        if which == HOUSE:  # few of many: neither index would find them
+            matches = sql.SQL("c.id = ANY(ARRAY({})) AND c.terms @@ %(every)s::tsquery").format(
+                house
+            )
+            near = sql.SQL(_NEAREST_OF_HOUSE)
+        nearest: sql.Composable = sql.SQL(_NO_VECTORS)
+        cosine: sql.Composable = sql.SQL("0.0")
+        join: sql.Composable = sql.SQL("")
+        if self._table is not None:
+            nearest = near.format(
+                table=self._table, which=sql.SQL(which), distance=distance, house=house
+            )
+            cosine = sql.SQL("coalesce(nullif(1 - ({}), 'NaN'), 0)").format(distance)
+            join = sql.SQL("LEFT JOIN {} e ON e.chunk = c.id").format(self._table)
+        query = sql.SQL(_SEARCH).format(
+            matches=matches, which=sql.SQL(which), nearest=nearest, cosine=cosine, join=join
+        )
+        self._cursor.execute(query, self._parameters)
+        return _lifted([self._scored(*row) for row in self._cursor.fetchall()])
+
+    def _scored(
+        self,
+        chunk: int,
+        note: str,
+        kind: str,
+        weight: float,
+        on_subtype: bool,
+        heading: str,
+        position: int,
+        words: float,
+        covered: float,
+        cosine: float,
+    ) -> Passage:
+        score = self._weights.words * words + self._weights.vectors * float(cosine)
+        score += SUBTYPE_BOOST if on_subtype else PAGE_BOOST if kind == "bottleneck" else 0.0
+        # A verdict is a question that the house has an answer to.
+        known = bool(self._subtype) and kind != "document"
+        near = known or covered >= WORD_FLOOR or cosine >= self._cosine_floor
+        return Passage(chunk, note, kind, heading, position, weight * score, near)
+
+    def reranked(
+        self, passages: Sequence[Passage], k: int, order: Order | None
+    ) -> Sequence[Passage]:
+        """In a reranker's order, where there is one."""
+        first, rest = passages[: RERANKED * k], passages[RERANKED * k :]
+        if order is None or not first:
+            return passages
+        texts = [citation.text for citation in self.citations(first)]
+        return [*(first[i] for i in order(texts)), *rest]
+
+    def citations(self, passages: Sequence[Passage]) -> list[Citation]:
+        """Their texts."""
+        self._cursor.execute(_TEXTS, [[each.chunk for each in passages]])
+        texts = {chunk: rest for chunk, *rest in self._cursor.fetchall()}
+        return [
+            Citation(
+                note=each.note, title=title, heading=each.heading, text=body, source=source,
+                score=each.score,
+            )
+            for each in passages
+            for title, body, source in [texts[each.chunk]]
+        ]  # fmt: skip
+
+
+PART_WEIGHTS = [0.2, 0.2, 0.6, 1.0]
+"""ts_rank's weights of a word in the body, unused, in the note's title or tags, in the heading."""
+
+
+def _rare(counts: dict[str, int]) -> list[str]:
+    """The rarest words whose passages are not too many together; one at least."""
+    kept: list[str] = []
+    rows = 0
+    for word, n in counts.items():
+        if kept and rows + n > MATCHING_ROWS:
+            break
+        kept.append(word)
+        rows += n
+    return kept
+
+
+def _quoted(word: str) -> str:
+    """A lexeme as a tsquery."""
+    return "'{}'".format(word.replace("\\", "\\\\").replace("'", "''"))
+
+
+def clean(query: str) -> str:
+    """What PostgreSQL can take as text: no NUL, no lone surrogate, bounded."""
+    return query[:QUERY_CHARACTERS].replace("\0", " ").encode("utf-8", "replace").decode()
