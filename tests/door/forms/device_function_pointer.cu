@@ -1,3 +1,4 @@
+// not yet on cuda: a function of the device is another address in each module
 // As device_variable_template, without a template: told apart from it.
 #include <cstdio>
 typedef float (*op_t)(float, float);

@@ -1,3 +1,4 @@
+// not yet on cuda: a function of the device is another address in each module
 // A __device__ variable that is a template, read by cudaMemcpyFromSymbol.
 #include <cstdio>
 template <typename T> using op_t = T (*)(T, T);
