@@ -1,9 +1,12 @@
 """Every form of tests/door through `cudaops profile`, and through `verify` with a trivial rewrite.
 
     python -m benchmarks.door --executor cuda --gpus 2 --jobs 8 --seconds 540 --out door.jsonl
+    python -m benchmarks.door --executor cuda --jobs 15 --commands reproduce --seconds 205
 
-Writes a line of JSON for each as it ends, and a table. A form that is not reached in time is left
-out of both, and the last line says how many.
+`reproduce` captures a form and runs its launches again on their own, which must give what they gave
+in the program: on one GPU that takes 2 s a form, a profile by ncu 9 s. Writes a line of JSON for
+each as it ends, and a table. A form that is not reached in time is left out of both, and the last
+line says how many.
 """
 
 from __future__ import annotations
@@ -20,6 +23,13 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
+from cudaops.domain.run import RunOptions
+from cudaops.executors.base import Executor, close_executor
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.executors.cuda.executor import CudaExecutor
+from cudaops.graph.services import open_bench
+from cudaops.sandbox.roles import confirm_reproduces
+from cudaops.settings import load_settings
 from tests.door.test_forms import REWRITE, SUMS_ROWS, Form, placed, read_forms
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +41,36 @@ class Job(NamedTuple):
 
     form: Form
     command: str
+
+
+def reproduce(name: str, executor: str) -> None:
+    """Capture a form and run up to two of its launches again. Raises InputError."""
+    form = next(f for f in read_forms() if f.name == name)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        options = RunOptions(
+            source=str(placed(form, folder)),
+            working_folder=place,
+            nvcc=form.said.get("nvcc"),
+            argument_lines=(form.said["args"],) if "args" in form.said else (),
+            exit_code=int(form.said.get("exit code", "0")),
+            out=str(folder / "run"),
+        )
+        os.chdir(folder)
+        kept = load_settings().builds_folder
+        runs_on: Executor = (
+            CpuExecutor("A10", kept, program_folder=folder)
+            if executor == "cpu"
+            else CudaExecutor(None, kept, driver="nvidia", program_folder=folder)
+        )
+        bench = open_bench(options, runs_on)
+        told = []
+        for workload in bench.workloads[:2]:
+            plain = bench.compiled_baseline(workload)
+            confirm_reproduces(runs_on, plain, workload, folder / "confirm", LIMIT_S)
+            told.append(f"{workload.callee}, launched {workload.launches} times")
+        close_executor(runs_on)
+        print(json.dumps({"verdict": "; ".join(told)}))
 
 
 class Result(NamedTuple):
@@ -50,11 +90,13 @@ def run(job: Job, executor: str, gpu: int, limit_s: float) -> Result:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         source = placed(job.form, Path(folder))
-        words = ["profile", source.name, *job.form.words]
+        words = ["-m", "cudaops", "profile", source.name, *job.form.words]
         if job.command == "verify":
-            rewrite = ["verify", source.name, str(REWRITE)]
+            rewrite = ["-m", "cudaops", "verify", source.name, str(REWRITE)]
             words = [*rewrite, *job.form.words, "--min-speedup", "1"]
-        command = [sys.executable, "-m", "cudaops", *words, "--executor", executor]
+        if job.command == "reproduce":
+            words = ["-m", "benchmarks.door", "--one", job.form.name]
+        command = [sys.executable, *words, "--executor", executor]
         env = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
         env |= {"CUDA_VISIBLE_DEVICES": str(gpu)} if executor == "cuda" else {}
         try:
@@ -73,7 +115,7 @@ def told(done: subprocess.CompletedProcess[str]) -> str:
         answer = json.loads(done.stdout)
     except json.JSONDecodeError:
         lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
-        return " ".join(line for line in lines if line.startswith("cudaops:"))[:300] or (
+        return " ".join(line for line in lines if line.startswith("cudaops"))[:300] or (
             lines[-1][:300] if lines else ""
         )
     if "verdict" in answer:
@@ -102,11 +144,15 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--commands", nargs="*", default=["profile", "verify"])
     parser.add_argument("--out", type=Path, default=Path("door.jsonl"))
+    parser.add_argument("--one", help="reproduce this form here")
     given = parser.parse_args()
+    if given.one is not None:
+        reproduce(given.one, given.executor)
+        return
     forms = [f for f in read_forms() if not given.only or f.name in given.only]
-    jobs = [Job(f, "profile") for f in forms if "profile" in given.commands]
-    jobs += [Job(f, "verify") for f in forms if SUMS_ROWS.search(f.text)]
-    jobs = [job for job in jobs if job.command in given.commands]
+    jobs = [Job(f, c) for c in ("profile", "reproduce") for f in forms if c in given.commands]
+    if "verify" in given.commands:
+        jobs += [Job(f, "verify") for f in forms if SUMS_ROWS.search(f.text)]
     gpus: SimpleQueue[int] = SimpleQueue()
     for n in range(given.jobs):
         gpus.put(n % given.gpus)
