@@ -98,7 +98,8 @@ def collect(options: argparse.Namespace) -> None:
         }
         for name, future in futures.items():
             found[name] = future.result()
-            path.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", "utf-8")
+            rows = (f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
+            path.write_text("{" + ",\n".join(rows) + "}\n", "utf-8")
             print(name, found[name].get("why_not", "profiled"), flush=True)
 
 
