@@ -216,7 +216,7 @@ def _of_two(
 def optimize(source: str | Path, *, options: OptimizeArguments) -> RunRecord:
     """Profile, diagnose, rewrite and verify the kernel that matters in the program `source`.
 
-    The arguments are those of `cudaops run` (README, `cudaops run --help`). `review` is asked
+    The arguments are those of `cudaops run` (docs/cli.md, `cudaops run --help`). `review` is asked
     before anything is accepted; `on_event` is told what the run is doing. Both are called from the
     thread in which it works. Give `out`, a new folder, where you may want to `resume`.
 

@@ -15,6 +15,7 @@ from cudaops.settings import Settings
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text("utf-8")
+REFERENCE = (ROOT / "docs" / "cli.md").read_text("utf-8")
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.md")]
 )
@@ -37,7 +38,7 @@ def settings() -> set[str]:
 
 @pytest.mark.parametrize("command", commands())
 def test_every_command_is_documented_and_has_help(command: str) -> None:
-    assert f"`cudaops {command}" in README
+    assert f"`cudaops {command}" in REFERENCE
     leaf = get_command(app)
     for word in command.split():
         leaf = leaf.commands[word]  # type: ignore[attr-defined]
@@ -45,15 +46,15 @@ def test_every_command_is_documented_and_has_help(command: str) -> None:
 
 
 def test_every_option_of_run_is_documented() -> None:
-    missing = {option for option in commands()["run"] if f"`{option}" not in README}
+    missing = {option for option in commands()["run"] if f"`{option}" not in REFERENCE}
     assert not missing
 
 
-def test_the_readme_names_no_command_that_does_not_exist() -> None:
-    named = set(
-        re.findall(r"cudaops ([a-z]+(?: [a-z]+)?)", " ".join(re.findall(r"`[^`]+`", README)))
-    )
-    named |= set(re.findall(r"python -m cudaops ([a-z]+)", README))
+def test_readme_and_reference_name_no_command_that_does_not_exist() -> None:
+    text = re.sub(r"^```.*?^```", "", README + REFERENCE, flags=re.MULTILINE | re.DOTALL)
+    named = set(re.findall(r"cudaops ([a-z]+(?: [a-z]+)?)", " ".join(re.findall(r"`[^`]+`", text))))
+    fenced = "\n".join(re.findall(r"^```sh\n(.*?)^```", README, flags=re.MULTILINE | re.DOTALL))
+    named |= set(re.findall(r"^cudaops ([a-z]+)", fenced, flags=re.MULTILINE))
     known = set(commands()) | {name.split()[0] for name in commands()}
     assert {name for name in named if name not in known and name.split()[0] not in known} == set()
 
@@ -64,7 +65,7 @@ def test_every_setting_is_documented_and_in_the_example() -> None:
     compose = (ROOT / "docker-compose.yml").read_text("utf-8")
     of_compose = set(re.findall(r"\$\{([A-Z_]+)", compose))
     assert in_example == settings() | of_compose
-    assert {name for name in settings() if f"`{name}`" not in README} == set()
+    assert {name for name in settings() if f"`{name}`" not in REFERENCE} == set()
     assert all(field.description for field in Settings.model_fields.values())
 
 
