@@ -161,7 +161,7 @@ class Verifier:
         if ran.unchecked:
             reasons = "; ".join(one.line for one in ran.unchecked)
             return Gate(name="checker", passed=False, summary=reasons)
-        summary = "no access out of bounds, no race, no divergent barrier"
+        summary = "no out-of-bounds access, race or divergent barrier"
         if shared:
             summary += f", but {' and '.join(sorted(shared))}, as in the author's kernel"
         if ran.checked:
@@ -269,7 +269,7 @@ class Verifier:
             return Gate(
                 name="unchanged_inputs", passed=False, summary=f"wrote to its input {names}"
             )
-        summary = "every input buffer holds what it held before"
+        summary = "no input buffer was modified"
         numbers = {"runs_checked": float(self._input_checks)}
         return Gate(
             name="unchanged_inputs", passed=self._input_checks > 0, summary=summary, numbers=numbers

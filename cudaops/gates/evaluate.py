@@ -236,7 +236,7 @@ class Evaluating:
     def _verified(self, subjects: Sequence[Subject], gates: int | None = None) -> bool:
         """The checker, every input set, ten launches in a row; `gates`: only the first so many."""
         bench = self.bench
-        self.say("looking for accesses out of bounds, races and divergent barriers")
+        self.say("looking for out-of-bounds accesses, races and divergent barriers")
         folder = bench.folder / "work" / f"verify-{self.rewrite.id}"
         verifier = Verifier(bench.executor, bench.policy, folder, bench.timeout_s)
         passed = all(self._add(gate) for gate in islice(verifier.gates(subjects), gates))

@@ -239,7 +239,7 @@ def _gate(looks: tuple[ObjectLook, ...]) -> Gate:
     elif suspicious:
         summary = "; ".join(suspicious)
     else:
-        summary = "nothing runs by itself, keeps state or computes less exactly than the baseline"
+        summary = "no global constructors, no persistent device state, no reduced precision"
     if allowed and not refused:
         notices.append(f"{', '.join(allowed)}: allowed by --allow-precision, or the buffers' own")
     numbers |= {"refused": float(len(refused)), "suspicious": float(len(suspicious))}

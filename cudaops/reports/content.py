@@ -457,8 +457,8 @@ def oracle_sentences(record: RunRecord) -> list[str]:
     caught = sum(c.outcome == "caught" for c in applied)
     kinds = len({c.name for c in applied})
     first = (
-        f"{caught} of {len(applied)} results wrong on purpose ({kinds} kinds) are refused, "
-        f"on {found.input_sets} sets of inputs"
+        f"{caught} of {len(applied)} mutants of the baseline's results ({kinds} kinds) are "
+        f"rejected, on {found.input_sets} sets of inputs"
     )
     if not found.yardstick:
         first += f"; no wider run as yardstick: {found.yardstick_problem}"

@@ -23,7 +23,7 @@ def run_report(record: RunRecord) -> str:
     if record.attempts:
         rows = [tuple(row) for row in content.attempt_rows(record)]
         header = ("no.", "what", "outcome", "time", "speedup", "why")
-        sections.append("## What was tried\n\n" + _table(header, rows))
+        sections.append("## Candidates\n\n" + _table(header, rows))
     sections += [
         _transformations(record),
         _instructions(record),
@@ -99,9 +99,7 @@ def _profile(summary: ProfileSummary) -> str:
             (f"{h.share_pct:.0f} %", str(h.location), one_line(h.text), one_line(h.note))
             for h in baseline.hot_lines
         ]
-        parts.append(
-            f"Where the cost is ({clock}):\n\n" + _table(("share", "where", "line", "what"), hot)
-        )
+        parts.append(f"Hot lines ({clock}):\n\n" + _table(("share", "where", "line", "what"), hot))
     if verdict.nvidia_rules:
         rules = [tuple(row) for row in content.rule_rows(verdict)]
         header = ("type", "rule", "may save", "ours", "what it says")
@@ -192,8 +190,8 @@ def _oracle(record: RunRecord) -> str:
         (c.buffer, c.name + (f" {c.of}" if c.of else ""), c.outcome, c.caught_by or "", c.why)
         for c in record.qualification.controls
     ]
-    table = _table(("buffer", "wrong on purpose", "", "by", "what came out"), rows)
-    return "## What the comparison can see\n\n" + _bullets(said) + "\n\n" + table
+    table = _table(("buffer", "mutant", "", "by", "what came out"), rows)
+    return "## Sensitivity of the comparison\n\n" + _bullets(said) + "\n\n" + table
 
 
 def _rewrite(record: RunRecord) -> str:

@@ -81,16 +81,16 @@ def run_summary(record: RunRecord) -> RenderableType:
     if record.profile is not None:
         parts += profile_parts(record.profile)
     if record.research is not None and record.research.citations:
-        parts += [heading("Notes it leaned on"), _notes(record)]
+        parts += [heading("Sources"), _notes(record)]
     if record.attempts:
-        parts += [heading("What was tried"), attempts_table(content.attempt_rows(record))]
+        parts += [heading("Candidates"), attempts_table(content.attempt_rows(record))]
     if record.model is not None:
         parts += model_parts(record.model)
     gates = record.judgement.gates if record.judgement is not None else record.verify.gates
     if gates:
         parts += [heading("Gates"), gate_table(gates, content.clock_of(record))]
     if oracle := content.oracle_sentences(record):
-        parts += [heading("What the comparison can see"), lines(oracle)]
+        parts += [heading("Sensitivity of the comparison"), lines(oracle)]
     if record.notices:
         parts += [heading("Notices"), lines(record.notices)]
     parts += [
@@ -123,7 +123,7 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
     if summary.best is not None and summary.best_verdict is not None:
         parts += _after(summary, clock)
     if baseline.hot_lines:
-        parts += [heading(f"Where the cost is ({clock})"), _hot_lines(summary)]
+        parts += [heading(f"Hot lines ({clock})"), _hot_lines(summary)]
     if verdict.nvidia_rules:
         parts += [heading("What Nsight Compute's own rules say"), _rules(summary)]
     return [*parts, *(indented(Text(f"Note: {one_line(note)}")) for note in baseline.notes)]
