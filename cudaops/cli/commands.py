@@ -30,6 +30,7 @@ from cudaops.cli.options import (
     JsonOption,
     OutOption,
     RunArgument,
+    VerboseOption,
     with_options,
 )
 from cudaops.cli.runs import (
@@ -121,6 +122,7 @@ def run(
     *,
     options: RunCommand,
     out: OutOption = None,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu."""
@@ -129,7 +131,7 @@ def run(
     if named is None and options.build_command is None:
         raise InputError("name the program: cudaops run FILE.cu")
     path = None if named is None else source_file(named)
-    _run(_resolved(options, path, out, settings), settings, as_json)
+    _run(_resolved(options, path, out, settings), settings, verbose, as_json)
 
 
 def _named(source: Path | None, options: OptimizeOptions | ProfileOptions) -> Path | None:
@@ -142,13 +144,13 @@ def _named(source: Path | None, options: OptimizeOptions | ProfileOptions) -> Pa
     return source
 
 
-def _run(options: RunOptions, settings: Settings, as_json: bool) -> None:
+def _run(options: RunOptions, settings: Settings, verbose: bool, as_json: bool) -> None:
     from cudaops.api import runner_of
 
     with _live(Path(options.out)) as progress:
         reviewer = reviewer_on_terminal(progress)
         record = runner_of(options.executor).start(options, progress, settings, reviewer)
-    _finish(record, as_json)
+    _finish(record, verbose, as_json)
 
 
 @app.command()
@@ -158,6 +160,7 @@ def resume(
         bool | None, typer.Option("--yes/--no", help="Answer the review that the run waits for.")
     ] = None,
     note: Annotated[str, typer.Option(help="Why, in your words; kept with the answer.")] = "",
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Go on with a run that was killed or waits for a person; no finished stage runs twice."""
@@ -170,7 +173,7 @@ def resume(
     with _live(resumable) as progress:
         reviewer = reviewer_from_options(accept, note, progress)
         record = runner_of_folder(folder).resume(folder, progress, settings, reviewer)
-    _finish(record, as_json)
+    _finish(record, verbose, as_json)
 
 
 @app.command()
@@ -275,7 +278,7 @@ def verify(
     with _live(None) as progress:
         runner = runner_of(resolved.executor)
         judged = runner.verify_files(path, rewrite, resolved, progress, settings)
-    _finish(judged, as_json)
+    _finish(judged, True, as_json)
 
 
 @app.command()
@@ -368,8 +371,9 @@ def _ended_as_interrupted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _finish(record: RunRecord, as_json: bool) -> None:
-    print_out(run_json.dumps(record) if as_json else terminal.run_summary(seen_from_here(record)))
+def _finish(record: RunRecord, verbose: bool, as_json: bool) -> None:
+    summary = terminal.run_summary if verbose else terminal.short_summary
+    print_out(run_json.dumps(record) if as_json else summary(seen_from_here(record)))
     raise typer.Exit(EXIT_BY_OUTCOME[record.outcome])
 
 

@@ -29,6 +29,9 @@ SourceArgument = Annotated[
 ]
 OutOption = Annotated[Path | None, typer.Option(help="Run folder (default: runs/KERNEL/TIME).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Only the record as JSON on stdout.")]
+VerboseOption = Annotated[
+    bool, typer.Option("--verbose", help="All of the evidence, as `cudaops report` prints it.")
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")]
 HtmlOption = Annotated[
     bool, typer.Option("--html", help="Write one self-contained HTML file in its place.")

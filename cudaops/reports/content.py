@@ -498,6 +498,12 @@ def next_steps(record: RunRecord) -> list[str]:
     return ["Mend what the reason names and run again."]
 
 
+def evidence_step(record: RunRecord) -> list[str]:
+    """Where a short summary's evidence is."""
+    folder = shlex.quote(str(PurePath(record.options.out)))
+    return ["Gates, metrics, hot lines and sources:", f"$ python -m cudaops report {folder}"]
+
+
 def _nvcc(record: RunRecord, source: str) -> str:
     """The command that compiles a file as the author compiles theirs."""
     words = () if record.options.nvcc is None else flags_of(record.options.nvcc)

@@ -105,6 +105,54 @@ def run_summary(record: RunRecord) -> RenderableType:
     return Harmless(*parts)
 
 
+def short_summary(record: RunRecord) -> RenderableType:
+    """Outcome, limit before and after, candidates, whether all gates passed, files, next steps;
+    `run_summary` has the evidence."""
+    parts: list[RenderableType] = [outcome(record)]
+    if record.profile is not None:
+        parts += _limits(record.profile)
+    if record.attempts:
+        rows = [row._replace(why=_first(row.why)) for row in content.attempt_rows(record)]
+        parts += [heading("Candidates"), attempts_table(rows)]
+    gates = record.judgement.gates if record.judgement is not None else record.verify.gates
+    if missed := [gate for gate in gates if not gate.passed]:
+        parts += [heading("Gates not passed"), gate_table(missed, content.clock_of(record))]
+    elif gates:
+        parts += [Text(""), Text(f"All {len(gates)} gates passed.")]
+    if record.notices:
+        parts += [heading("Notices"), lines(record.notices)]
+    names = ", ".join(name for name, _ in content.files(record))
+    folder = one_line(record.options.out, 4000)
+    steps = [*content.next_steps(record), *content.evidence_step(record)]
+    parts += [
+        Text(""),
+        unwrapped(f"Files in {folder}: {names}", "bold cyan"),
+        heading("What to do next"),
+        *(unwrapped(f"  {one_line(step, 4000)}") for step in steps),
+    ]
+    return Harmless(*parts)
+
+
+def _limits(summary: ProfileSummary) -> list[RenderableType]:
+    """One verdict for the author's kernel and one for the rewrite, with what helps."""
+    verdict, baseline = summary.verdict_detail, summary.baseline
+    clock = Clock(baseline.source, baseline.device)
+    parts: list[RenderableType] = [
+        heading(f"What limits {baseline.kernel}"),
+        indented(Text(content.verdict_sentence(verdict, clock), style="bold")),
+        indented(Text(f"What helps: {content.relief_sentence(verdict)}")),
+    ]
+    if summary.best_verdict is not None:
+        after = content.verdict_sentence(summary.best_verdict, clock)
+        parts.append(indented(Text(f"After the rewrite: {after}")))
+    return parts
+
+
+def _first(why: str) -> str:
+    """So much of a reason as a line or two hold."""
+    return why if len(why) <= _MOST_CHARACTERS else f"{why[:_MOST_CHARACTERS].rstrip()} ..."
+
+
 def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
     """The verdict with its evidence, the roofline and the lines of source that cost most."""
     verdict, baseline = summary.verdict_detail, summary.baseline

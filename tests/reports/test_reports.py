@@ -46,6 +46,22 @@ def test_summary_has_everything_a_person_needs() -> None:
     assert "cudaops confirm /tmp/runs" in text
 
 
+def test_the_short_summary_answers_in_forty_lines() -> None:
+    stream = io.StringIO()
+    record = records.provisional()
+    Console(file=stream, width=100, highlight=False).print(
+        terminal.short_summary(record), crop=False
+    )
+    text = stream.getvalue()
+    assert len(text.splitlines()) <= 40
+    for wanted in (
+        "PROVISIONAL", "5.56× (modelled for A10)", "Limited by L1 load throughput", "What helps",
+        "best.cu", "cudaops confirm /tmp/runs", "cudaops report /tmp/runs",
+    ):  # fmt: skip
+        assert wanted in " ".join(text.split()), wanted
+    assert text.index("PROVISIONAL") < text.index("What limits") < text.index("Candidates")
+
+
 @pytest.mark.parametrize("render", [on_terminal, markdown.run_report])
 def test_every_modelled_time_and_speedup_says_so(render: object) -> None:
     text = " ".join(render(records.provisional()).split())  # type: ignore[operator]
