@@ -85,10 +85,11 @@ def requirement(text: str) -> str:
 
 LOADED = {
     "nvidia-cuda-nvrtc", "nvidia-cuda-nvdisasm", "langchain-anthropic", "langchain-google-genai",
-    "langchain-ollama", "langchain-openai", "python-multipart",
+    "langchain-ollama", "langchain-openai", "python-dotenv", "python-multipart",
 }  # fmt: skip
 """Nothing of these is imported by name: a library and a program that are found by path, clients
-that `langchain` loads for a provider, and what Starlette reads uploads with."""
+that `langchain` loads for a provider, what pydantic-settings reads `.env` with, and Starlette
+uploads."""
 
 
 def test_every_import_is_a_declared_dependency_and_the_other_way_round() -> None:
