@@ -108,9 +108,13 @@ class Recording:
         warm_ups: WarmUps = "auto",
         most_bytes: int = TARGET_BYTES,
         remedy: str = "",
+        *,
+        has_textures: bool = True,
     ) -> None:
         """`warm_ups`: whether launches outside of what the program times count. `most_bytes`:
-        contents of one kernel's launches that are kept; `remedy`: how the user raises it."""
+        contents of one kernel's launches that are kept; `remedy`: how the user raises it;
+        `has_textures`: see `Source`."""
+        self.has_textures = has_textures
         self.program = program
         self.record = record
         self.warm_ups = warm_ups
@@ -166,7 +170,7 @@ class Recording:
         if (fault := self._host_pointer(ran.report, target, found)) is not None:
             return fault
         executable = None if self.program.application else ran.executable
-        source = Source(executable, blobs, 2 * room)
+        source = Source(executable, blobs, 2 * room, self.has_textures)
         passed_over: list[str] = []
         while True:
             known = self.program.kernel(target)

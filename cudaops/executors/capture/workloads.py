@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -72,6 +73,9 @@ _CLOSURES = ("{lambda", "__nv_dl_wrapper_t", "__nv_hdl_wrapper_t")
 """In names of instances, as g++ and nvcc spell the types of lambdas."""
 
 
+_OBJECTS = re.compile(r"\b(?:cuda(?:Texture|Surface)Object_t|CU(?:tex|surf)Object)\b")
+
+
 class NotCaptured(InputError):
     """No launch of a kernel can be captured."""
 
@@ -90,6 +94,8 @@ class Source(NamedTuple):
     most_bytes: int
     """Different contents of all workloads together: twice what the recorder is given room for,
     since variables come on top."""
+    has_textures: bool = True
+    """Whether what texture and surface objects reach is recorded."""
 
 
 class _Pointing(NamedTuple):
@@ -130,6 +136,12 @@ class WorkloadReader:
         Raises InputError where none can be captured, Malformed and UntrustedFileError where the
         program is not as the recorder says or touched what the recorder left.
         """
+        reached = [p.name for p in self.kernel.parameters if _OBJECTS.search(p.type_text)]
+        if reached and not self.source.has_textures:
+            what = (
+                f"what the texture or surface object {reached[0]} reaches is not captured on a GPU"
+            )
+            raise NotCaptured(self._cannot([what]))
         names = self._names(configurations)
         total = max(total_seconds, 1e-12)
         covered = 0.0

@@ -111,7 +111,9 @@ class GpuProgram:
         configuration at first, then around some that stand for the others. A program that takes
         longer than its limit is stopped, and one that launches nothing for PAUSE_SHARE of it is not
         waited for: both are captured as far as they came."""
-        recording = Recording(self.program, self._recorded, warm_ups, self.capture_bytes, LARGER)
+        recording = Recording(
+            self.program, self._recorded, warm_ups, self.capture_bytes, LARGER, has_textures=False
+        )
         return recording.capture(kernel, folder)
 
     def _recorded(
