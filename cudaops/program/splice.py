@@ -20,7 +20,7 @@ from cudaops.program.cooperative import author_waits
 from cudaops.program.front_end import launched_instances
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES
 from cudaops.program.instances import plain_name, template_arguments
-from cudaops.program.launches import CONFIGURED, PACKED, TOGETHER, Launch, find_launches
+from cudaops.program.launches import CONFIGURED, PACKED, TOGETHER, Launch, Part, find_launches
 from cudaops.program.lexing import (
     Edit,
     apply_edits,
@@ -513,18 +513,23 @@ def _calls(
     program: Program, facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel,
     place: _Place,
 ) -> list[Edit]:  # fmt: skip
-    """What stands for `kernel<<<...>>>(`: where directives choose the geometry, around them; and
-    for arguments that are left out, if only a declaration of the kernel says their defaults."""
+    """What stands for `kernel<<<...>>>(`: where directives or macros choose the geometry, around
+    them; and for arguments that are left out, if only a declaration of the kernel says their
+    defaults."""
     behind = []
     if not all(defaults_of(signature_of(kernel).parameters)[len(launch.arguments) :]):
         behind = left_out([_facts(program, f.path) for f in program.files], launch)
-    if launch.between is None:
+    between = launch.between
+    if between is None and not launch.packed and _hides_several(program, facts, launch):
+        between = Part(launch.geometry[0].start, launch.geometry[-1].end)
+    if between is None:
         text = _call(facts, site, launch, kernel, place)
         return [Edit(site.start_byte, launch.open_paren + 1, text), *behind]
     if place.through_pointers:
         raise InputError(
-            f"{site.file}:{site.line}: directives stand between <<< and >>> of a launch through a "
-            f"pointer; write `{kernel.plain_name}<<<grid, block>>>(..)` on a line of its own"
+            f"{site.file}:{site.line}: directives, or a macro for several values, stand between "
+            f"<<< and >>> of a launch through a pointer; write "
+            f"`{kernel.plain_name}<<<grid, block>>>(..)` on a line of its own"
         )
     name = _wrapper_at(facts, site, launch, kernel, place)
     begin = (
@@ -532,10 +537,32 @@ def _calls(
         f"return [=](auto... given_) {{ {name}(grid_, block_, smem_, stream_, given_...); }}; }}("
     )
     return [
-        Edit(site.start_byte, launch.between.start, begin),
-        Edit(launch.between.end, launch.open_paren, ")"),
+        Edit(site.start_byte, between.start, begin),
+        Edit(between.end, launch.open_paren, ")"),
         *behind,
     ]
+
+
+def _hides_several(program: Program, facts: Outline, launch: Launch) -> bool:
+    """Whether a macro may stand for more than one of the values between `<<<` and `>>>`."""
+    parts = [facts.lexed.text[p.start : p.end] for p in launch.geometry]
+    names = {part.lstrip().partition("(")[0].strip() for part in parts}
+    if len(parts) == 1:
+        return True
+    lexed = (_facts(program, f.path).lexed for f in program.files)
+    return any(
+        words[0] in names and "," in words[_head_end(words) + 1 :]
+        for one in lexed
+        for d in one.directives
+        if d.keyword == "define"
+        for words in [[t.text for t in one.tokens[d.first + 2 : d.last]]]
+        if words
+    )
+
+
+def _head_end(words: Sequence[str]) -> int:
+    """Index of the parenthesis that ends a macro's parameters; 0 where it has none."""
+    return words.index(")") if words[1:2] == ["("] and ")" in words else 0
 
 
 def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place) -> str:

@@ -226,7 +226,7 @@ def test_the_wrapper_asks_for_whole_clusters() -> None:
     assert "if (cudaops_grid0[0] % 4) cudaops_ok = false;" in after.main.text
     launched = rerouted_files(after)["main.cu"]
     (line,) = [x for x in launched.splitlines() if "cudaops_dim3(cudaops_grid0)" in x]
-    assert "cudaops_stream).clusters(4, 1, 1).deduced(" in line
+    assert "cudaops_stream).clusters(4, 1, 1).of(" in line
     assert launched.count(".clusters") == 1, "the author's kernel of the same name has none"
 
     again = spliced_rewrite(after, lambda rewrite: splice(program, "twice", rewrite))

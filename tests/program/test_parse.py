@@ -230,7 +230,7 @@ def test_limits_in_plain_words() -> None:
         '__global__ void child(int* p) { asm volatile("wgmma.fence.sync.aligned;"); }\n'
         "__global__ void parent(int* p) { child<<<1, 1>>>(p); }\n"
         "void go(CUfunction f, void** a) { cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, a, 0); }\n"
-        "#define MAKE(name) __global__ void name(int* p) { }\n"
+        '#define MAKE(name) __global__ void name(int* p) { printf("%s", #name); }\n'
         "template <class K> void run(K kernel) { kernel<<<1, 1>>>(nullptr); }\n"
     )
     text = "\n".join(program.limits)
@@ -329,7 +329,8 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 
 def test_what_stands_instead_of_a_kernel_or_a_launch_is_named() -> None:
     macro = (
-        "#define MAKE(name) __global__ void name(int* x) { *x = 1; }\nMAKE(one)\nint main() {}\n"
+        '#define MAKE(name) __global__ void name(int* x) { printf("%s", #name); }\n'
+        "MAKE(one)\nint main() {}\n"
     )
     with pytest.raises(InputError, match=r"main.cu:1: macro `MAKE` defines a kernel"):
         require_runnable("main.cu", parse(macro))

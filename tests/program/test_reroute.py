@@ -68,8 +68,12 @@ def test_a_deduced_instance_is_named_as_clang_tells_it() -> None:
     )
     assert 'launch(1, "k", 1, 2).of(::n::k<double, 4>)(p);' in text
     assert 'launch(2, "k", 1, 3).of(::n::k<Pair, 4>)(q);' in text
-    assert 'launch(0, "k", 1, 1).deduced(' in text  # in a template it may be another each time
-    assert 'launch(3, "k", 1, 4).deduced(' in text  # no other place can name this type
+    # In a template it may be another each time, and no other place can name `Own`: there the
+    # compiler is asked.
+    for asked, geometry in (("p", "1, 1"), ("(Own*)q", "1, 4")):
+        probe = f"decltype(n::cudaops_which_k({asked}))::"
+        assert f'overload_name({probe}index, "k"), {geometry}).of(static_cast<' in text
+        assert f"typename {probe}Pointer>(&n::k))({asked});" in text
 
 
 def test_launch_with_deduced_arguments_and_overloads() -> None:
@@ -79,9 +83,10 @@ def test_launch_with_deduced_arguments_and_overloads() -> None:
         "int main() { k<<<1, 2>>>(p); k<int><<<1, 2>>>(p); n::o<<<1, 2>>>(3); }\n"
     )
     text = rerouted(deduced)
-    assert '(0, "k", 1, 2).deduced([&](auto&&... cudaops_a){ k(cudaops_a...); })(p);' in text
-    assert '(1, "k", 1, 2).of(k<int>)(p);' in text
-    # Of overloads the compiler is asked which one this call means.
+    # The compiler is asked which instance or overload a call means.
+    for callee in ("k", "k<int>"):
+        probe = f"decltype(cudaops_which_{callee}(p))::"
+        assert f".of(static_cast<typename {probe}Pointer>(&{callee}))(p);" in text
     probe = "decltype(n::cudaops_which_o(3))::"
     assert f'overload_name({probe}index, "o(int)", "o(float)"), 1, 2)' in text
     assert f".of(static_cast<typename {probe}Pointer>(&n::o))(3);" in text

@@ -52,6 +52,16 @@ int main(int argc, char** argv) {
         for (int i = 0; i < 2000; i++) scale<<<1, 128>>>(2.0f, x, y, n);
         printf("%s\n", cudaGetErrorName(cudaStreamEndCapture(s, &graph)));
         scale<<<1, 128>>>(2.0f, x, y, n);
+    } else if (!strcmp(part, "launched_graph")) {
+        cudaGraph_t graph;
+        cudaGraphExec_t exec;
+        cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal);
+        for (int i = 0; i < 2; i++) twice<int><<<1, 64, 0, s>>>(z);
+        cudaStreamEndCapture(s, &graph);
+        cudaGraphInstantiate(&exec, graph, 0);
+        cudaGraphDestroy(graph);
+        for (int i = 0; i < 3; i++) printf("%s\n", cudaGetErrorName(cudaGraphLaunch(exec, s)));
+        cudaGraphExecDestroy(exec);
     } else if (!strcmp(part, "clocks")) {
         cudaEvent_t start, stop;
         cudaEventCreate(&start), cudaEventCreate(&stop);

@@ -134,6 +134,16 @@ def test_a_graph_is_left_alone(doubled: DoubledRuntime, tmp_path: Path) -> None:
 
 
 @pytest.mark.nvcc
+def test_launches_of_a_graph_are_recorded_one_by_one(
+    doubled: DoubledRuntime, tmp_path: Path
+) -> None:
+    got = on_gpu(doubled, load_program(LAUNCHES), "launched_graph").capture(None, tmp_path / "c")
+    assert isinstance(got, Captured), got
+    assert got.stdout == 3 * "cudaSuccess\n"
+    assert [(w.kernel, w.callee, w.launches) for w in got.workloads] == [("twice", "twice<int>", 6)]
+
+
+@pytest.mark.nvcc
 def test_a_kernel_that_breaks_the_device_is_named(doubled: DoubledRuntime, tmp_path: Path) -> None:
     got = on_gpu(doubled, load_program(LAUNCHES), "broken").capture(None, tmp_path / "c")
     assert isinstance(got, Misbehaved), got
