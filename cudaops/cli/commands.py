@@ -184,7 +184,7 @@ def apply(
     """Put a run's rewrite into your own files, or take it out again."""
     from cudaops.graph.folder import apply_best
     from cudaops.problem.host_program import authored
-    from cudaops.sandbox.workbench import read_state
+    from cudaops.sandbox.bench_state import read_state
 
     folder = find_folder(run, load_settings().runs)
     record = load_record(folder)

@@ -6,19 +6,16 @@ is busy, too little in flight and what warps wait for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from cudaops.cuda import derived
 from cudaops.cuda import metrics as ncu
-from cudaops.cuda.derived import Fact
-from cudaops.cuda.rule import Condition, Fired, Rule, fire
+from cudaops.cuda.rule import Condition, Rule
 from cudaops.cuda.subtypes import Subtype
 
-_FEW_SMS_PRIORITY = 15
+FEW_SMS_PRIORITY = 15
 _PIPE_PRIORITY = 20
 _CAUSE_PRIORITY = 30
 _PATH_PRIORITY = 40
-_STRAINED_PRIORITY = 50
+STRAINED_PRIORITY = 50
 _GRID_PRIORITY = 60
 _OCCUPANCY_PRIORITY = 65
 _STALL_PRIORITY = 70
@@ -67,7 +64,7 @@ def _unit_rules(
     )
     strained = busy._replace(
         id=f"{subtype}{suffix}_strained",
-        priority=_STRAINED_PRIORITY,
+        priority=STRAINED_PRIORITY,
         severity="warning",
         conditions=(
             Condition(fact, ">=", STRAINED_PCT, STRAINED_SOURCE),
@@ -448,7 +445,7 @@ STRUCTURE_RULES: tuple[Rule, ...] = (
     Rule(
         id="idle_sms",
         subtype="occupancy_grid",
-        priority=_FEW_SMS_PRIORITY,
+        priority=FEW_SMS_PRIORITY,
         severity="critical",
         conditions=(
             Condition(
@@ -591,28 +588,6 @@ RULES: tuple[Rule, ...] = (
     *LAST_RULES,
 )
 """Order here is for readers; `Rule.priority` decides."""
-
-
-def by_gain(priority: int) -> bool:
-    """Whether rules of this priority are ranked by what removing their cause gains: busy units, and
-    causes behind them."""
-    return _FEW_SMS_PRIORITY <= priority <= _STRAINED_PRIORITY
-
-
-def fired_rules(facts: Mapping[str, Fact]) -> tuple[Fired, ...]:
-    """Rules that fire, the one that decides first (`_rank`)."""
-    fired = [found for rule in RULES if (found := fire(rule, facts)) is not None]
-    return tuple(sorted(fired, key=_rank))
-
-
-def _rank(found: Fired) -> tuple[float, ...]:
-    """Tier; in one that goes by gain, that and how busy the cause keeps a unit; priority,
-    strength."""
-    priority, gain = found.rule.priority, found.gain
-    if not by_gain(priority):
-        return (priority, 0.0, 0.0, priority, -found.strength)
-    saves, busy = (100.0, 0.0) if gain is None else (gain.weight_pct, gain.busy_pct)
-    return (_FEW_SMS_PRIORITY, -round(saves), -round(busy), priority, -found.strength)
 
 
 def rules_reading(fact: str) -> tuple[Rule, ...]:

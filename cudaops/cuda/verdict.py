@@ -29,8 +29,9 @@ from typing import NamedTuple
 from cudaops.cuda.derived import DERIVED, SPECIAL, facts
 from cudaops.cuda.devices import Device
 from cudaops.cuda.metrics import METRICS, metric_def
+from cudaops.cuda.ranking import fired_rules
 from cudaops.cuda.roofline import roofline
-from cudaops.cuda.rules import RULES, fired_rules, rules_reading
+from cudaops.cuda.rules import RULES, rules_reading
 from cudaops.cuda.subtypes import SUBTYPES, Subtype
 from cudaops.domain.profile import Finding, MetricSource, NvidiaRule, Profile, Roofline, Verdict
 

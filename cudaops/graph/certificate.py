@@ -40,7 +40,8 @@ from cudaops.graph.folder import best_texts, taken_home, write_whole
 from cudaops.graph.state import State
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.anchors import anchors_of
-from cudaops.sandbox.workbench import TREE, Workbench
+from cudaops.sandbox.bench_state import TREE
+from cudaops.sandbox.workbench import Workbench
 
 CERTIFICATE_NAME = "certificate.json"
 

@@ -44,7 +44,8 @@ from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import check_space, write_whole
 from cudaops.graph.remembering import remember_again
 from cudaops.graph.services import make_executor, settled, warm
-from cudaops.sandbox.workbench import Workbench, read_state
+from cudaops.sandbox.bench_state import read_state
+from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 
 CONFIRMATIONS = "confirmations"

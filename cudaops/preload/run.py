@@ -11,7 +11,7 @@ from cudaops.executors.cuda.build import GpuBuilder
 from cudaops.executors.preload.hooks import check_platform
 from cudaops.preload.library import write_library
 from cudaops.preload.winner import build_winner, capability_of
-from cudaops.sandbox.workbench import read_state
+from cudaops.sandbox.bench_state import read_state
 
 
 class Preloaded(NamedTuple):

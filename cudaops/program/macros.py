@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from cudaops.program.launches import Launch, find_launches, macro_parameters
@@ -240,3 +240,17 @@ def _assigned(launch: Launch, holder: Item | None, facts: Outline, kernels: set[
         stop = next((i for i in range(index, len(tokens)) if tokens[i].text == ";"), len(tokens))
         found |= kernels & {t.text for t in tokens[index + 1 : stop]}
     return found
+
+
+def stand_for_several(parts: Sequence[str], files: Iterable[Lexed]) -> bool:
+    """Whether one of these arguments is a use of a macro with a comma in its body."""
+    names = {part.lstrip().partition("(")[0].strip() for part in parts}
+    for lexed in files:
+        for directive in lexed.directives:
+            words = [t.text for t in lexed.tokens[directive.first + 2 : directive.last]]
+            if directive.keyword != "define" or not words or words[0] not in names:
+                continue
+            body = words.index(")") if words[1:2] == ["("] and ")" in words else 0
+            if "," in words[body + 1 :]:
+                return True
+    return False

@@ -28,7 +28,7 @@ from cudaops.program.lexing import (
     lex,
     plain_text,
 )
-from cudaops.program.macros import launches_written_out
+from cudaops.program.macros import launches_written_out, stand_for_several
 from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
 from cudaops.program.overloads import defaults_of, left_out, parameters_of, signature_of
 from cudaops.program.parse import parse_files
@@ -520,7 +520,10 @@ def _calls(
     if not all(defaults_of(signature_of(kernel).parameters)[len(launch.arguments) :]):
         behind = left_out([_facts(program, f.path) for f in program.files], launch)
     between = launch.between
-    if between is None and not launch.packed and _hides_several(program, facts, launch):
+    parts = [facts.lexed.text[p.start : p.end] for p in launch.geometry]
+    lexed = (_facts(program, f.path).lexed for f in program.files)
+    several = len(parts) == 1 or stand_for_several(parts, lexed)
+    if between is None and several and not launch.packed:
         between = Part(launch.geometry[0].start, launch.geometry[-1].end)
     if between is None:
         text = _call(facts, site, launch, kernel, place)
@@ -541,28 +544,6 @@ def _calls(
         Edit(between.end, launch.open_paren, ")"),
         *behind,
     ]
-
-
-def _hides_several(program: Program, facts: Outline, launch: Launch) -> bool:
-    """Whether a macro may stand for more than one of the values between `<<<` and `>>>`."""
-    parts = [facts.lexed.text[p.start : p.end] for p in launch.geometry]
-    names = {part.lstrip().partition("(")[0].strip() for part in parts}
-    if len(parts) == 1:
-        return True
-    lexed = (_facts(program, f.path).lexed for f in program.files)
-    return any(
-        words[0] in names and "," in words[_head_end(words) + 1 :]
-        for one in lexed
-        for d in one.directives
-        if d.keyword == "define"
-        for words in [[t.text for t in one.tokens[d.first + 2 : d.last]]]
-        if words
-    )
-
-
-def _head_end(words: Sequence[str]) -> int:
-    """Index of the parenthesis that ends a macro's parameters; 0 where it has none."""
-    return words.index(")") if words[1:2] == ["("] and ")" in words else 0
 
 
 def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place) -> str:

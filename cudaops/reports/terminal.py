@@ -19,6 +19,7 @@ from cudaops.domain.judgement import Gate
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.run import Event, ProfileSummary, ReviewRequest, RunRecord
 from cudaops.reports import content
+from cudaops.reports.next_steps import evidence_step, next_steps
 from cudaops.reports.quantities import Clock, microseconds, one_line, without_control
 
 
@@ -100,7 +101,7 @@ def run_summary(record: RunRecord) -> RenderableType:
     ]
     parts += [
         heading("What to do next"),
-        *(unwrapped(f"  {one_line(step, 4000)}") for step in content.next_steps(record)),
+        *(unwrapped(f"  {one_line(step, 4000)}") for step in next_steps(record)),
     ]
     return Harmless(*parts)
 
@@ -123,7 +124,7 @@ def short_summary(record: RunRecord) -> RenderableType:
         parts += [heading("Notices"), lines(record.notices)]
     names = ", ".join(name for name, _ in content.files(record))
     folder = one_line(record.options.out, 4000)
-    steps = [*content.next_steps(record), *content.evidence_step(record)]
+    steps = [*next_steps(record), *evidence_step(record)]
     parts += [
         Text(""),
         unwrapped(f"Files in {folder}: {names}", "bold cyan"),

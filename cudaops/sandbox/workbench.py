@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import shutil
 import threading
@@ -27,7 +26,6 @@ from cudaops.errors import InputError
 from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.capture.program import PAUSE_SHARE
-from cudaops.executors.project.tree import ARCHIVE
 from cudaops.executors.stopping import in_background
 from cudaops.executors.untrusted_files import remove
 from cudaops.problem.reference import Draw, draws_of
@@ -36,7 +34,15 @@ from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.seen_launches import requiring, seen_launches
 from cudaops.program.serving import serves
 from cudaops.program.splice import is_dependent, splice
-from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture, read_captured
+from cudaops.sandbox.bench_state import (
+    TREE,
+    BenchState,
+    read_judged,
+    read_state,
+    write_judged,
+    write_state,
+)
+from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture
 from cudaops.sandbox.inputs import holds_doubles
 from cudaops.sandbox.oracle import Baseline, Oracle, OracleBuilder, Standing, timed_references
 from cudaops.sandbox.preloaded import preloaded
@@ -44,8 +50,6 @@ from cudaops.sandbox.program_runs import ProgramRuns, is_slow
 from cudaops.sandbox.roles import confirm_reproduces, refine_roles
 from cudaops.sandbox.values import value_summaries
 
-TREE = f"state/{ARCHIVE}"
-"""In a run folder: a project's tree as it was."""
 MOST_LINES = 8
 """Places that one line of a report names."""
 
@@ -575,64 +579,3 @@ def open_workbench(
     )
     bench.save()
     return bench
-
-
-class BenchState(NamedTuple):
-    """All that intake found out and drew; the seed is that of the perturbed inputs."""
-
-    program: Program
-    captured: CapturedRuns
-    seed: int
-
-
-def write_state(folder: Path, kept: BenchState) -> None:
-    """Write under `folder`/state."""
-    state = folder / "state"
-    state.mkdir(parents=True, exist_ok=True)
-    (state / "program.json").write_text(kept.program.model_dump_json(), encoding="utf-8")
-    (state / "captured.json").write_text(kept.captured.model_dump_json(), encoding="utf-8")
-    (state / "seed.json").write_text(json.dumps(kept.seed), encoding="utf-8")
-
-
-def read_state(folder: Path) -> BenchState:
-    """Read it back. Raises InputError where it is not there."""
-    state = folder / "state"
-    try:
-        program = Program.model_validate_json((state / "program.json").read_text("utf-8"))
-        captured = read_captured(state)
-        seed = int(json.loads((state / "seed.json").read_text("utf-8")))
-    except FileNotFoundError as error:
-        raise InputError(
-            f"{folder} holds no run that can be resumed: {error.filename} is missing"
-        ) from error
-    if program.build is not None:
-        build = program.build.model_copy(update={"snapshot": str((folder / TREE).absolute())})
-        program = program.model_copy(update={"build": build})
-    return BenchState(program, _relocated(captured, folder), seed)
-
-
-def read_judged(folder: Path) -> int:
-    """Candidates that were put to the decision so far, over every start of the run."""
-    path = folder / "state" / "judged.json"
-    return int(json.loads(path.read_text("utf-8"))) if path.exists() else 0
-
-
-def write_judged(folder: Path, count: int) -> None:
-    """Keep how many there were."""
-    path = folder / "state" / "judged.json"
-    part = path.with_suffix(".part")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part.write_text(json.dumps(count), encoding="utf-8")
-    part.replace(path)
-
-
-def _relocated(captured: CapturedRuns, folder: Path) -> CapturedRuns:
-    """The same capture after its run folder was moved."""
-
-    def moved(workload: Workload) -> Workload:
-        if Path(workload.folder).is_dir():
-            return workload
-        where = folder / "workloads" / Path(workload.folder).name
-        return workload.model_copy(update={"folder": str(where)})
-
-    return captured.with_workloads(moved)

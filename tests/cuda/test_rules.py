@@ -9,8 +9,9 @@ import pytest
 
 from cudaops.cuda.derived import DERIVED, SPECIAL, Fact, label_and_unit
 from cudaops.cuda.metrics import METRICS
+from cudaops.cuda.ranking import fired_rules
 from cudaops.cuda.rule import Condition, Rule, fire, shown
-from cudaops.cuda.rules import RULES, fired_rules, rules_reading
+from cudaops.cuda.rules import RULES, rules_reading
 from cudaops.cuda.subtypes import SUBTYPES, Subtype
 
 ids = [rule.id for rule in RULES]

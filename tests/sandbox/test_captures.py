@@ -16,8 +16,9 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.evaluate import evaluate
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
+from cudaops.sandbox.bench_state import read_state
 from cudaops.sandbox.captures import odd_sizes, read_captured
-from cudaops.sandbox.workbench import Workbench, open_workbench, read_state
+from cudaops.sandbox.workbench import Workbench, open_workbench
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "sizes"
 BAR = Policy(min_speedup=1.05, seed=3)

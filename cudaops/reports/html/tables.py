@@ -15,6 +15,7 @@ from cudaops.domain.run import ProfileSummary, RunRecord
 from cudaops.reports import content
 from cudaops.reports.content import GateRow, clock_of, gate_rows
 from cudaops.reports.html.diff import Piece, pieces
+from cudaops.reports.next_steps import next_steps
 from cudaops.reports.quantities import (
     Clock,
     microseconds,
@@ -420,7 +421,7 @@ def _fields(certificate: Certificate) -> list[tuple[str, str]]:
 def _steps(record: RunRecord) -> list[tuple[str, list[str]]]:
     """The report's next steps, commands under the sentence that they belong to."""
     found: list[tuple[str, list[str]]] = []
-    for line in content.next_steps(record):
+    for line in next_steps(record):
         if line.startswith("$ ") and found:
             found[-1][1].append(line[2:])
         else:

@@ -1,0 +1,99 @@
+"""What a person can do after a run; commands are whole lines that start with `$ `."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import PurePath
+
+from cudaops.cuda.nvcc_line import flags_of
+from cudaops.domain.ends import EndKind
+from cudaops.domain.run import RunRecord
+
+_AFTER_END: dict[EndKind, str] = {
+    "roofline": "Fewer operations or bytes: another algorithm, or kernels fused into one.",
+    "launch_bound": "Launch it less often: merge its launches, or record them as a CUDA graph.",
+    "atomic_order": "If another order of results will do, change the program so that it shows.",
+}
+
+
+def next_steps(record: RunRecord) -> list[str]:
+    """What the record's outcome calls for."""
+    folder, source = PurePath(record.options.out), shlex.quote(record.options.source)
+    if record.outcome in ("accepted", "provisional"):
+        best = shlex.quote(str(folder / "best.cu"))
+        steps = ["See what changed:", f"$ less {shlex.quote(str(folder / 'best.patch'))}"]
+        if record.options.build_command is not None:
+            steps += _in_project(record)
+        elif record.options.run_command is not None:
+            steps += _in_application(record)
+        elif record.options.kernel_source is not None:
+            steps += _in_kernels(record)
+        elif record.outcome == "provisional":
+            steps += [
+                f"Time both where it is to run, an {record.device}; until then it is provisional:",
+                f"$ {_nvcc(record, source)} -o baseline && ./baseline",
+                f"$ {_nvcc(record, best)} -o candidate && ./candidate",
+            ]
+        steps += [
+            "Check the certificate anywhere, and judge again, here or where there is a GPU:",
+            f"$ python -m cudaops certify check {shlex.quote(str(folder / 'certificate.json'))}",
+            f"$ python -m cudaops confirm {shlex.quote(str(folder))}",
+        ]
+        return steps
+    if record.outcome == "nothing_found" and record.end is not None:
+        return [_AFTER_END[record.end.kind]]
+    if record.outcome == "nothing_found" and record.attempts:
+        return ["Each attempt above says why it was turned down; --min-speedup sets the bar."]
+    if record.outcome == "nothing_found":
+        return ["The verdict above says what a rewrite by hand should go for."]
+    return ["Mend what the reason names and run again."]
+
+
+def evidence_step(record: RunRecord) -> list[str]:
+    """Where a short summary's evidence is."""
+    folder = shlex.quote(str(PurePath(record.options.out)))
+    return ["Gates, metrics, hot lines and sources:", f"$ python -m cudaops report {folder}"]
+
+
+def _nvcc(record: RunRecord, source: str) -> str:
+    """The command that compiles a file as the author compiles theirs."""
+    words = () if record.options.nvcc is None else flags_of(record.options.nvcc)
+    return " ".join([f"nvcc -O3 -arch={record.sm_arch}", *map(shlex.quote, words), source])
+
+
+def _in_project(record: RunRecord) -> list[str]:
+    """How a rewrite gets into the author's tree, and out of it."""
+    options = record.options
+    run = shlex.quote(str(PurePath(options.out)))
+    program = f" && {options.run_command} ..." if options.run_command else ""
+    where = "Put it into your files, build as you do, and take it out again:"
+    if record.outcome == "provisional":
+        where = f"Build and time it where it is to run, an {record.device}, to know what it brings:"
+    return [
+        where,
+        f"$ python -m cudaops apply {run}",
+        f"$ {options.build_command}{program}",
+        f"$ python -m cudaops apply {run} --revert",
+    ]
+
+
+def _in_application(record: RunRecord) -> list[str]:
+    """How a rewrite gets into a program that launches the kernels of a file, as it is."""
+    options = record.options
+    words = shlex.split(options.run_command or "") + list(options.program_runs[0].argv)
+    return [
+        "Load it into the program, which is not built again (the first line makes the library):",
+        f"$ python -m cudaops preload {shlex.quote(str(PurePath(options.out)))}",
+        f"$ LD_PRELOAD=./libwinner.so {shlex.join(words)}",
+    ]
+
+
+def _in_kernels(record: RunRecord) -> list[str]:
+    """How a rewrite gets into the file of kernels for a reference in Python, and out of it."""
+    run = shlex.quote(str(PurePath(record.options.out)))
+    name = PurePath(record.options.kernel_source or "").name
+    return [
+        f"Put it into {name}, where launch_kernels launches it, and take it out again:",
+        f"$ python -m cudaops apply {run}",
+        f"$ python -m cudaops apply {run} --revert",
+    ]
