@@ -23,14 +23,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import NamedTuple
 
-from cudaops.domain.run import RunOptions
-from cudaops.executors.base import Executor, close_executor
-from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.executors.cuda.executor import CudaExecutor
-from cudaops.graph.services import open_bench
+from cudaops.executors.base import close_executor
 from cudaops.sandbox.roles import confirm_reproduces
 from cudaops.settings import load_settings
-from tests.door.test_forms import REWRITE, SUMS_ROWS, Form, placed, read_forms
+from tests.door.test_forms import REWRITE, SUMS_ROWS, Form, opened, placed, read_forms
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 150.0
@@ -48,28 +44,14 @@ def reproduce(name: str, executor: str) -> None:
     form = next(f for f in read_forms() if f.name == name)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
-        options = RunOptions(
-            source=str(placed(form, folder)),
-            working_folder=place,
-            nvcc=form.said.get("nvcc"),
-            argument_lines=(form.said["args"],) if "args" in form.said else (),
-            exit_code=int(form.said.get("exit code", "0")),
-            out=str(folder / "run"),
-        )
         os.chdir(folder)
-        kept = load_settings().builds_folder
-        runs_on: Executor = (
-            CpuExecutor("A10", kept, program_folder=folder)
-            if executor == "cpu"
-            else CudaExecutor(None, kept, driver="nvidia", program_folder=folder)
-        )
-        bench = open_bench(options, runs_on)
+        bench = opened(form, executor, folder, load_settings().builds_folder)
         told = []
         for workload in bench.workloads[:2]:
             plain = bench.compiled_baseline(workload)
-            confirm_reproduces(runs_on, plain, workload, folder / "confirm", LIMIT_S)
+            confirm_reproduces(bench.executor, plain, workload, folder / "confirm", LIMIT_S)
             told.append(f"{workload.callee}, launched {workload.launches} times")
-        close_executor(runs_on)
+        close_executor(bench.executor)
         print(json.dumps({"verdict": "; ".join(told)}))
 
 

@@ -150,7 +150,7 @@ def _run(options: RunOptions, settings: Settings, verbose: bool, as_json: bool) 
     with _live(Path(options.out)) as progress:
         reviewer = reviewer_on_terminal(progress)
         record = runner_of(options.executor).start(options, progress, settings, reviewer)
-    _finish(record, verbose, as_json)
+    _finish(record, verbose=verbose, as_json=as_json)
 
 
 @app.command()
@@ -173,7 +173,7 @@ def resume(
     with _live(resumable) as progress:
         reviewer = reviewer_from_options(accept, note, progress)
         record = runner_of_folder(folder).resume(folder, progress, settings, reviewer)
-    _finish(record, verbose, as_json)
+    _finish(record, verbose=verbose, as_json=as_json)
 
 
 @app.command()
@@ -278,7 +278,7 @@ def verify(
     with _live(None) as progress:
         runner = runner_of(resolved.executor)
         judged = runner.verify_files(path, rewrite, resolved, progress, settings)
-    _finish(judged, True, as_json)
+    _finish(judged, verbose=True, as_json=as_json)
 
 
 @app.command()
@@ -371,7 +371,7 @@ def _ended_as_interrupted() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _finish(record: RunRecord, verbose: bool, as_json: bool) -> None:
+def _finish(record: RunRecord, *, verbose: bool, as_json: bool) -> None:
     summary = terminal.run_summary if verbose else terminal.short_summary
     print_out(run_json.dumps(record) if as_json else summary(seen_from_here(record)))
     raise typer.Exit(EXIT_BY_OUTCOME[record.outcome])

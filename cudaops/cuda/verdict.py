@@ -23,15 +23,15 @@ capture fired, those of published reports of ncu 2022 to 2026.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cudaops.cuda.derived import DERIVED, SPECIAL, facts
+from cudaops.cuda.derived import DERIVED, SPECIAL, Fact, facts
 from cudaops.cuda.devices import Device
 from cudaops.cuda.metrics import METRICS, metric_def
-from cudaops.cuda.ranking import fired_rules
 from cudaops.cuda.roofline import roofline
-from cudaops.cuda.rules import RULES, rules_reading
+from cudaops.cuda.rule import Fired, fire
+from cudaops.cuda.rules import FEW_SMS_PRIORITY, RULES, STRAINED_PRIORITY, rules_reading
 from cudaops.cuda.subtypes import SUBTYPES, Subtype
 from cudaops.domain.profile import Finding, MetricSource, NvidiaRule, Profile, Roofline, Verdict
 
@@ -61,6 +61,28 @@ def diagnose(profile: Profile, device: Device) -> Verdict:
         source=profile.source,
         drawn_from=drawn_from(profile),
     )
+
+
+def by_gain(priority: int) -> bool:
+    """Whether rules of this priority are ranked by what removing their cause gains: busy units, and
+    causes behind them."""
+    return FEW_SMS_PRIORITY <= priority <= STRAINED_PRIORITY
+
+
+def fired_rules(facts: Mapping[str, Fact]) -> tuple[Fired, ...]:
+    """Rules that fire, the one that decides first (`_rank`)."""
+    fired = [found for rule in RULES if (found := fire(rule, facts)) is not None]
+    return tuple(sorted(fired, key=_rank))
+
+
+def _rank(found: Fired) -> tuple[float, ...]:
+    """Tier; in one that goes by gain, that and how busy the cause keeps a unit; priority,
+    strength."""
+    priority, gain = found.rule.priority, found.gain
+    if not by_gain(priority):
+        return (priority, 0.0, 0.0, priority, -found.strength)
+    saves, busy = (100.0, 0.0) if gain is None else (gain.weight_pct, gain.busy_pct)
+    return (FEW_SMS_PRIORITY, -round(saves), -round(busy), priority, -found.strength)
 
 
 _ORIGINS: dict[MetricSource, str] = {

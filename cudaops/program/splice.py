@@ -520,11 +520,11 @@ def _calls(
     if not all(defaults_of(signature_of(kernel).parameters)[len(launch.arguments) :]):
         behind = left_out([_facts(program, f.path) for f in program.files], launch)
     between = launch.between
-    parts = [facts.lexed.text[p.start : p.end] for p in launch.geometry]
-    lexed = (_facts(program, f.path).lexed for f in program.files)
-    several = len(parts) == 1 or stand_for_several(parts, lexed)
-    if between is None and several and not launch.packed:
-        between = Part(launch.geometry[0].start, launch.geometry[-1].end)
+    if between is None and not launch.packed:
+        parts = [facts.lexed.text[p.start : p.end] for p in launch.geometry]
+        lexed = (_facts(program, f.path).lexed for f in program.files)
+        if len(parts) == 1 or stand_for_several(parts, lexed):
+            between = Part(launch.geometry[0].start, launch.geometry[-1].end)
     if between is None:
         text = _call(facts, site, launch, kernel, place)
         return [Edit(site.start_byte, launch.open_paren + 1, text), *behind]

@@ -136,17 +136,27 @@ def short_summary(record: RunRecord) -> RenderableType:
 
 def _limits(summary: ProfileSummary) -> list[RenderableType]:
     """One verdict for the author's kernel and one for the rewrite, with what helps."""
-    verdict, baseline = summary.verdict_detail, summary.baseline
-    clock = Clock(baseline.source, baseline.device)
-    parts: list[RenderableType] = [
-        heading(f"What limits {baseline.kernel}"),
-        indented(Text(content.verdict_sentence(verdict, clock), style="bold")),
-        indented(Text(f"What helps: {content.relief_sentence(verdict)}")),
-    ]
+    parts = [*_verdict(summary), _what_helps(summary)]
     if summary.best_verdict is not None:
-        after = content.verdict_sentence(summary.best_verdict, clock)
+        after = content.verdict_sentence(summary.best_verdict, _profiled_by(summary))
         parts.append(indented(Text(f"After the rewrite: {after}")))
     return parts
+
+
+def _profiled_by(summary: ProfileSummary) -> Clock:
+    return Clock(summary.baseline.source, summary.baseline.device)
+
+
+def _verdict(summary: ProfileSummary) -> list[RenderableType]:
+    said = content.verdict_sentence(summary.verdict_detail, _profiled_by(summary))
+    return [
+        heading(f"What limits {summary.baseline.kernel}"),
+        indented(Text(said, style="bold")),
+    ]
+
+
+def _what_helps(summary: ProfileSummary) -> RenderableType:
+    return indented(Text(f"What helps: {content.relief_sentence(summary.verdict_detail)}"))
 
 
 def _first(why: str) -> str:
@@ -157,16 +167,15 @@ def _first(why: str) -> str:
 def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
     """The verdict with its evidence, the roofline and the lines of source that cost most."""
     verdict, baseline = summary.verdict_detail, summary.baseline
-    clock = Clock(baseline.source, baseline.device)
+    clock = _profiled_by(summary)
     parts: list[RenderableType] = [
-        heading(f"What limits {baseline.kernel}"),
-        indented(Text(content.verdict_sentence(verdict, clock), style="bold")),
+        *_verdict(summary),
         _evidence(summary),
         indented(
             Text(f"One launch: {microseconds(baseline.duration_us, content.time_clock(baseline))}.")
         ),
         indented(Text(content.roofline_sentence(verdict.roofline, clock, content.AUTHORS))),
-        indented(Text(f"What helps: {content.relief_sentence(verdict)}")),
+        _what_helps(summary),
         indented(Text(content.metrics_sentence(summary))),
     ]
     if summary.best is not None and summary.best_verdict is not None:

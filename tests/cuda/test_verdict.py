@@ -14,10 +14,9 @@ from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.gains import gain_of
 from cudaops.cuda.metrics import METRICS, value_of
 from cudaops.cuda.ncu_pages import parse_csv
-from cudaops.cuda.ranking import by_gain
 from cudaops.cuda.rules import RULES
 from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.cuda.verdict import diagnose, explain
+from cudaops.cuda.verdict import by_gain, diagnose, explain
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.errors import InputError
 

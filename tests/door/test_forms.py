@@ -26,6 +26,7 @@ from cudaops.executors.cuda.toolchain import nvcc_for
 from cudaops.gates.evaluate import evaluate
 from cudaops.graph.services import open_bench
 from cudaops.graph.verify_files import read_candidate
+from cudaops.sandbox.workbench import Workbench
 
 FORMS = Path(__file__).with_name("forms")
 REWRITE = Path(__file__).with_name("rowsum.cu")
@@ -92,6 +93,26 @@ def placed(form: Form, folder: Path) -> Path:
     return folder / "main.cu"
 
 
+def opened(form: Form, executor: str, folder: Path, builds: Path) -> Workbench:
+    """Place the form in a folder and capture it. The working folder must be that folder."""
+    source = placed(form, folder)
+    options = RunOptions(
+        source=str(source),
+        working_folder=str(folder),
+        nvcc=form.said.get("nvcc"),
+        argument_lines=(form.said["args"],) if "args" in form.said else (),
+        exit_code=int(form.said.get("exit code", "0")),
+        policy=Policy(min_speedup=0.001),
+        out=str(folder / "run"),
+    )
+    runs_on: Executor = (
+        CpuExecutor("A10", builds, program_folder=folder)
+        if executor == "cpu"
+        else CudaExecutor(None, builds, driver="nvidia", program_folder=folder)
+    )
+    return open_bench(options, runs_on)
+
+
 @pytest.mark.parametrize(("form", "executor"), parameters(read_forms()))
 def test_it_is_profiled(
     form: Form,
@@ -116,25 +137,10 @@ def test_it_is_profiled(
 def test_a_trivial_rewrite_of_it_passes_every_gate_of_results(
     form: Form, executor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Path
 ) -> None:
-    source = placed(form, tmp_path)
     monkeypatch.chdir(tmp_path)
-    options = RunOptions(
-        source=str(source),
-        working_folder=str(tmp_path),
-        nvcc=form.said.get("nvcc"),
-        argument_lines=(form.said["args"],) if "args" in form.said else (),
-        exit_code=int(form.said.get("exit code", "0")),
-        policy=Policy(min_speedup=0.001),
-        out=str(tmp_path / "run"),
-    )
-    runs_on: Executor = (
-        CpuExecutor("A10", kernels, program_folder=tmp_path)
-        if executor == "cpu"
-        else CudaExecutor(None, kernels, driver="nvidia", program_folder=tmp_path)
-    )
-    bench = open_bench(options, runs_on)
+    bench = opened(form, executor, tmp_path, kernels)
     evaluation = evaluate(bench, read_candidate(bench, REWRITE), bench.policy.min_speedup)
-    close_executor(runs_on)
+    close_executor(bench.executor)
     asked = executor == "cpu" and nvcc_for(bench.program) is not None
     assert asked == ("nvcc_compile" in {gate.name for gate in evaluation.gates})
     assert [f"{g.name}: {g.summary}" for g in evaluation.gates if not g.passed] == []

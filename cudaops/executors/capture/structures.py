@@ -325,20 +325,16 @@ def type_of(variable: VariableType, size_bytes: int) -> dict[str, Any]:
     }
 
 
-_ELEMENTS: dict[str, Element] = {
-    "float": "f32", "double": "f64", "int": "i32", "unsigned": "u32", "unsigned int": "u32",
-    "char": "i8", "signed char": "i8", "unsigned char": "u8", "short": "i16",
-    "unsigned short": "u16", "long long": "i64", "unsigned long long": "u64", "bool": "bool",
-    "__half": "f16", "half": "f16", "int32_t": "i32", "uint32_t": "u32", "int64_t": "i64",
-    "uint64_t": "u64", "uint8_t": "u8", "int8_t": "i8", "uint16_t": "u16", "int16_t": "i16",
-    "uint": "u32", "uchar": "u8", "ushort": "u16", "long": "i64", "unsigned long": "u64",
-    "size_t": "u64",
+_ALIASES: dict[str, Element] = {
+    "int8_t": "i8", "uint8_t": "u8", "uchar": "u8", "int16_t": "i16", "uint16_t": "u16",
+    "ushort": "u16", "int32_t": "i32", "uint32_t": "u32", "uint": "u32", "int64_t": "i64",
+    "uint64_t": "u64", "size_t": "u64", "half2": "f16",
 }  # fmt: skip
-_QUALIFIER = re.compile(r"\b(?:__constant__|__device__|__managed__|volatile|static|const|extern)\b")
+"""Of the C library and CUDA, on LP64."""
 
 
 def _declared_element(type_text: str) -> Element:
     """Of a variable's type as its author writes it, or of the vector type's scalar; `opaque` for a
     structure, and for what only clang tells."""
-    bare = " ".join(_QUALIFIER.sub(" ", type_text.split("[")[0]).split())
-    return _ELEMENTS.get(bare) or _ELEMENTS.get(re.sub(r"[1-4]$", "", bare)) or "opaque"
+    bare = normal_type(type_text.partition("[")[0])
+    return _ALIASES.get(bare) or element_of(bare)

@@ -15,7 +15,6 @@ from cudaops.domain.execution import Misbehaved, Ran, Unit
 from cudaops.domain.rewrite import BufferValue, ResolvedLaunch, ResolvedPlan, Value
 from cudaops.domain.workload import (
     ELEMENT_BYTES,
-    FLOATING,
     Allocation,
     DeviceMemory,
     Element,
@@ -414,15 +413,15 @@ def contents_before(unit: Unit, workload: Workload, state: GlobalState, wide: Pa
     before = Path(workload.folder).absolute() / state.before
     if not unit.widened:
         return before
-    doubles = unit.wide_doubles
+    has_fields = bool(state.fields) and state.can_widen(wide_doubles=unit.wide_doubles)
+    if not has_fields and widened_by(unit, state.element) == 1:
+        return before
     wide.parent.mkdir(parents=True, exist_ok=True)
     discard(wide)
-    if state.fields and state.can_widen(wide_doubles=doubles):
+    if has_fields:
         write_widened_fields(wide, before, state)
-    elif state.element in FLOATING and (doubles or state.element != "f64"):
-        write_widened(wide, before, state.element)
     else:
-        return before
+        write_widened(wide, before, state.element)
     return wide
 
 

@@ -76,7 +76,6 @@ class Graphs {
       wanted() = nullptr;
     }
     std::lock_guard<std::mutex> guard(lock_);
-    std::shared_ptr<Held> before = held_.count(node) ? held_[node] : nullptr;
     if (exec) {
       auto plan = plans_.find(exec);
       if (plan == plans_.end()) return;

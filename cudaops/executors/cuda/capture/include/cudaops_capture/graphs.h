@@ -11,6 +11,10 @@ struct KernelNode {
   dim3 grid, block;
   size_t shared_bytes;
   void** arguments;
+  // Of cudaGraphKernelNodeSetParams and the like, which are at no site of their own.
+  explicit KernelNode(const cudaKernelNodeParams* p, int site = -1)
+      : site(site), function(p->func), grid(p->gridDim), block(p->blockDim), shared_bytes(p->sharedMemBytes),
+        arguments(p->kernelParams) {}
 };
 
 // `exec` null: of the graph that the node is in, else as that executable graph has it from now on.
@@ -27,8 +31,7 @@ cudaError_t launch_graph(cudaGraphExec_t exec, cudaStream_t stream);
 inline cudaError_t add_kernel_node(int site, cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after,
                                    size_t count, const cudaKernelNodeParams* p) {
   cudaError_t error = cudaGraphAddKernelNode(node, graph, after, count, p);
-  if (error == cudaSuccess)
-    hold_node(nullptr, *node, KernelNode{site, p->func, p->gridDim, p->blockDim, p->sharedMemBytes, p->kernelParams});
+  if (error == cudaSuccess) hold_node(nullptr, *node, KernelNode(p, site));
   return error;
 }
 
@@ -48,15 +51,12 @@ static inline cudaError_t cudaops_capture_instantiate(cudaGraphExec_t* exec, cud
 static inline cudaError_t cudaops_capture_set_kernel(cudaGraphExec_t exec, cudaGraphNode_t node,
                                                      const cudaKernelNodeParams* p) {
   cudaError_t error = cudaGraphExecKernelNodeSetParams(exec, node, p);
-  if (error == cudaSuccess)
-    ::cudaops_capture::hold_node(exec, node, {-1, p->func, p->gridDim, p->blockDim, p->sharedMemBytes, p->kernelParams});
+  if (error == cudaSuccess) ::cudaops_capture::hold_node(exec, node, ::cudaops_capture::KernelNode(p));
   return error;
 }
 static inline cudaError_t cudaops_capture_node_set_kernel(cudaGraphNode_t node, const cudaKernelNodeParams* p) {
   cudaError_t error = cudaGraphKernelNodeSetParams(node, p);
-  if (error == cudaSuccess)
-    ::cudaops_capture::hold_node(nullptr, node,
-                                 {-1, p->func, p->gridDim, p->blockDim, p->sharedMemBytes, p->kernelParams});
+  if (error == cudaSuccess) ::cudaops_capture::hold_node(nullptr, node, ::cudaops_capture::KernelNode(p));
   return error;
 }
 template <class... Rest>
