@@ -136,7 +136,8 @@ class Finding(Record):
         """The bound in words; empty where there is none."""
         if self.gain_at_most_pct is None:
             return ""
-        return f"removing it saves at most {self.gain_at_most_pct:.0f} % of the time ({self.then})"
+        saved = f"saves at most {self.gain_at_most_pct:.0f} % of the time"
+        return f"removing it alone, all other work unchanged, {saved} ({self.then})"
 
 
 class Verdict(Record):

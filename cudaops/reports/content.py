@@ -388,7 +388,7 @@ def verdict_sentence(verdict: Verdict, clock: Clock) -> str:
 
 def relief_sentence(verdict: Verdict) -> str:
     """What usually helps, and what removing the cause saves at most."""
-    gain = f" By the busiest other unit, {verdict.gain}." if verdict.gain else ""
+    gain = f" {verdict.gain[0].upper()}{verdict.gain[1:]}." if verdict.gain else ""
     return f"{one_line(verdict.relief, 600)}{gain}"
 
 

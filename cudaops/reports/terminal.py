@@ -113,7 +113,10 @@ def short_summary(record: RunRecord) -> RenderableType:
     if record.profile is not None:
         parts += _limits(record.profile)
     if record.attempts:
-        rows = [row._replace(why=_first(row.why)) for row in content.attempt_rows(record)]
+        rows = [
+            row._replace(why=_first(row.why) if row.outcome == "rejected" else "")
+            for row in content.attempt_rows(record)
+        ]
         parts += [heading("Candidates"), attempts_table(rows)]
     gates = record.judgement.gates if record.judgement is not None else record.verify.gates
     if missed := [gate for gate in gates if not gate.passed]:
@@ -226,7 +229,8 @@ def attempts_table(rows: Sequence[content.AttemptRow]) -> RenderableType:
         what = Text(row.what)
         if row.time != "not timed":
             what.append(f"\n{row.time}, {row.speedup}")
-        what.append(f"\n{row.why}", style="dim")
+        if row.why:
+            what.append(f"\n{row.why}", style="dim")
         table.add_row(Text(row.number), outcome, what)
     return indented(table)
 
