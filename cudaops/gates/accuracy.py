@@ -156,6 +156,7 @@ def sides_of(view: View, ran: Ran, reference: Reference, equal: bool = False) ->
         equal,
         reference.known_of_view(view),
         None if moved is None else view.stored(moved),
+        reference.compensated,
     )
 
 
@@ -272,7 +273,7 @@ def _hidden(
     """Elements that are wrong by their own size behind a few large ones: see `bands.excess`."""
     if held.own is None:
         return None
-    allowed, floor = by_own_size(gap, held.own, element, policy)
+    allowed, floor = by_own_size(gap, held, element, policy)
     found = error_counts(sides.result, held.reference, allowed)
     if not found.off.any():
         return None
@@ -408,8 +409,9 @@ def same_as_sets(sides: Sides, element: Element, name: str, policy: Policy) -> B
     result, baseline = in_order(sides.result), in_order(sides.baseline)
     wide, moved = (None if x is None else in_order(x) for x in (sides.wide, sides.moved))
     whole = Sides(
-        result, baseline, wide, sides.wide_problem, sides.in_places, sides.equal, None, moved
-    )
+        result, baseline, wide, sides.wide_problem, sides.in_places, sides.equal, None, moved,
+        sides.compensated,
+    )  # fmt: skip
     return _in_another_order(compare_sides(whole, element, name, policy), name)
 
 

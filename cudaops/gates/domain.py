@@ -34,6 +34,7 @@ from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, exact_accuracy, parameter_name
 from cudaops.gates.correctness import fairly, in_any_order
 from cudaops.gates.posed import settled
+from cudaops.program.analysis.compensation import computes_rounding_errors
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
 from cudaops.program.plans import resolve
@@ -347,7 +348,8 @@ def _known(bench: Workbench, workload: Workload) -> Known:
         launch for run in bench.captured.runs for launch in _launches(run.captured, workload)
     )
     facts = facts_of_launch(bench.program, bench.kernel, workload)
-    subject = Subject(roles, bench.program, bench.kernel, facts, launches)
+    compensated = computes_rounding_errors(bench.program, bench.kernel, workload.callee)
+    subject = Subject(roles, bench.program, bench.kernel, facts, launches, compensated)
     folder = bench.folder / "work" / "domain" / workload.id
     remove(folder)  # of a run that is resumed
     plain = processor.compile(bench.unit(workload, None))

@@ -71,6 +71,10 @@ shifted by the first element of a row in place of two passes, where one row in f
 largest element (9 roundoffs in relative L2, 79 of one element); a result that is off everywhere by
 as much is refused."""
 OUTLIER_FACTOR = 4.0
+COMPENSATED_ROUNDOFFS = 0.5
+"""FLOOR_ROUNDOFFS where the author's kernel computes what is rounded off: of one rounding. A plain
+sum of 32 terms in each of eight chains is 3 to 4 roundoffs off where some terms are large, so it
+passed for compensated with the others' floor (a27 of the red team, NumPy, 2026-11-29)."""
 COMPUTED_IN: frozenset[Element] = frozenset({"f32", "f64"})
 """Types in which kernels compute; the results of the others are rounded to be stored."""
 
@@ -92,6 +96,8 @@ class Sides(NamedTuple):
     """What was found of the baseline before; None: find it anew."""
     moved: Values | None = None
     """The baseline's result on inputs moved by one roundoff each (`Reference.sensitivity`)."""
+    compensated: bool = False
+    """As `Reference.compensated`."""
 
 
 class Yardstick(NamedTuple):
@@ -104,6 +110,8 @@ class Yardstick(NamedTuple):
     """Of the baseline from what it is on moved inputs; None where that is not known."""
     problem: str | None = None
     """Why the baseline is itself the reference."""
+    compensated: bool = False
+    """As `Reference.compensated`."""
     unmeasured: Values | None = None
     """The baseline where it is finite and the widened run is not, NaN elsewhere; None where there
     is no such place."""
@@ -124,7 +132,7 @@ class Bounds(NamedTuple):
 def yardstick(sides: Sides) -> Yardstick:
     """The widened run, unless that measures nothing: then the baseline, and why."""
     moved = _moved(sides)
-    fallback = Yardstick(sides.baseline, None, moved)
+    fallback = Yardstick(sides.baseline, None, moved, compensated=sides.compensated)
     if sides.wide is None:
         return fallback._replace(problem=sides.wide_problem)
     own = _own(sides, sides.wide)
@@ -135,13 +143,13 @@ def yardstick(sides: Sides) -> Yardstick:
             return fallback._replace(problem=problem)
         if lost:
             left = in_step(_where_not_finite, sides.baseline, sides.wide)
-            return Yardstick(sides.wide, own, moved, unmeasured=left)
+            return fallback._replace(reference=sides.wide, own=own, unmeasured=left)
     if own.scale == 0.0 and own.max_abs > 0.0:
         return fallback._replace(problem="it is zero everywhere, the baseline is not")
     if not own.relative_l2 <= MAX_OWN_ERROR:
         problem = f"the baseline is {own.relative_l2:.1e} away from it"
         return fallback._replace(problem=problem)
-    return Yardstick(sides.wide, own, moved)
+    return fallback._replace(reference=sides.wide, own=own)
 
 
 def _where_not_finite(baseline: Array, wide: Array) -> Array:
@@ -188,7 +196,8 @@ def bounds_of(gap: Distance, held: Yardstick, element: Element, policy: Policy) 
     factor, few = policy.max_error_factor, gap.compared < FEW_ELEMENTS
     step = 0.5 * SMALLEST[element] / scale
     strict = FALLBACK_ROUNDOFFS * max(UNIT_ROUNDOFF[element], step)
-    floor = max(floor_roundoffs(gap, own, element) * UNIT_ROUNDOFF[element], step)
+    roundoffs = floor_roundoffs(gap, own, element, compensated=held.compensated)
+    floor = max(roundoffs * UNIT_ROUNDOFF[element], step)
     if own is not None:
         strict = factor * max(own.relative_l2, floor)
     moved = 0.0
@@ -208,21 +217,24 @@ def bounds_of(gap: Distance, held: Yardstick, element: Element, policy: Policy) 
     )
 
 
-def floor_roundoffs(gap: Distance, own: Distance | None, element: Element) -> float:
-    """Unit roundoffs that a baseline's own error counts as at least."""
-    floor = FLOOR_ROUNDOFFS[element]
+def floor_roundoffs(
+    gap: Distance, own: Distance | None, element: Element, *, compensated: bool = False
+) -> float:
+    """Unit roundoffs that a baseline's own error counts as at least. `compensated`: its author
+    computes what is rounded off."""
+    floor = COMPENSATED_ROUNDOFFS if compensated else FLOOR_ROUNDOFFS[element]
     if own is not None and element in COMPUTED_IN:
         floor *= 2.0 if own.relative_l2 > ROUNDED_TWICE * UNIT_ROUNDOFF[element] else 1.0
     return max(floor, FEW_ROUNDOFFS) if gap.compared < FEW_ELEMENTS else floor
 
 
 def by_own_size(
-    gap: Distance, own: Distance | None, element: Element, policy: Policy
+    gap: Distance, held: Yardstick, element: Element, policy: Policy
 ) -> tuple[Tolerance, Tolerance]:
     """From where on errors of single elements are counted by their own size: those of a result, and
     those of the baseline, by which they may be as many."""
     roundoff = UNIT_ROUNDOFF[element]
-    floor = floor_roundoffs(gap, own, element) * roundoff
+    floor = floor_roundoffs(gap, held.own, element, compensated=held.compensated) * roundoff
     times = EXTRA * policy.max_error_factor
     allowed = times * floor
     if policy.allow_precision is not None:

@@ -41,6 +41,7 @@ from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject, number_of, num
 from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_arguments
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.shapes import ShapeFinder, axes_of, with_a_block_more
+from cudaops.sandbox.variations import COMPENSATED_WAYS
 
 BACKGROUNDS = (0x3C, 0xC3)
 """Bytes that fill what is only written: as f32 0.011 and -391, as f64 1.6e-18 and -2.8e18."""
@@ -307,6 +308,7 @@ class DomainBuilder:
             reference = Reference(
                 "drawn", one.trial.inputs, one.ran.outputs, outputs, problem,
                 unwritten=True, non_finite=special, known={}, sensitivity=moved[0][n] or None,
+                compensated=self._subject.compensated,
             )  # fmt: skip
             yield DrawnInput(
                 one.draw, one.trial, reference, one.broken, one.habits,
@@ -384,12 +386,13 @@ class DomainBuilder:
 
     def _moved(self, found: Sequence[_Borne], folder: Path, units: int) -> list[dict[int, str]]:
         """Results on the same inputs with every floating value a little up or down; nothing for
-        those that are exact."""
+        those that are exact, or drawn to see whether rounding errors are made good."""
         trials, places = [], []
         for n, one in enumerate(found):
             where = folder / f"in_{n:03d}"
             inputs = moved_inputs(one.trial, where, self._drawing.random, units)
-            if inputs is not None and not one.draw.exact:
+            asked = not one.draw.exact and COMPENSATED_WAYS[0] not in one.draw.ways.values()
+            if inputs is not None and asked:
                 trials.append(one.trial._replace(inputs=inputs))
                 places.append(n)
         results: list[dict[int, str]] = [{} for _ in found]

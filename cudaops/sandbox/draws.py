@@ -44,7 +44,14 @@ from cudaops.sandbox.shapes import (
     standing,
     with_scalars,
 )
-from cudaops.sandbox.variations import EXACT_WAYS, LIMITS, Way, varied, ways_of
+from cudaops.sandbox.variations import (
+    COMPENSATED_WAYS,
+    EXACT_WAYS,
+    LIMITS,
+    Way,
+    varied,
+    ways_of,
+)
 
 BUDGET = 30_000_000
 """Accesses of global memory by the author's kernel on the draws of one shape together: about 3 s of
@@ -54,6 +61,9 @@ MOST_DRAWS = 40
 LEAST_DRAWS = 6
 FEW_DRAWS = 3
 """Of one shape, whatever they cost; of one that is expensive."""
+COMPENSATED_DRAWS = 6
+"""In addition of one shape whose author computes rounding errors: twice as many as it takes to tell
+rounding from chance (`gates/domain.py`), since in some a size is another too."""
 MOST_PROBES = 160
 MOST_RECORDED = 256
 """Other launches of the program that are looked at: what it does late, or seldom. A sort of 2^20
@@ -131,6 +141,8 @@ class Subject(NamedTuple):
     facts: KernelFacts | None
     launches: tuple[LaunchNumbers, ...]
     """The program's, of this kernel, each configuration once."""
+    compensated: bool = False
+    """The author's kernel computes its own rounding errors (`analysis/compensation.py`)."""
 
     @property
     def rounds_to_integers(self) -> bool:
@@ -247,7 +259,10 @@ class Drawing:
             values = self._other_values(shape, item)
             return [self.draw(shape, values={item.name: value}) for value in values]
         ways: Sequence[Way] = ways_of(
-            item.element, contents_of(shape.workload, item), asks_nan=self._asks_nan
+            item.element,
+            contents_of(shape.workload, item),
+            asks_nan=self._asks_nan,
+            compensated=self.subject.compensated,
         )
         if again and (known := self.ways.get(item.name)):
             ways = [way for way in FEW_MOVE if way in known for _ in range(2)]
@@ -267,8 +282,10 @@ class Drawing:
             count = max(LEAST_DRAWS, min(MOST_DRAWS, BUDGET // max(1, shape.accesses)))
             count = FEW_DRAWS if shape.accesses > EXPENSIVE else count
         items = self.items(shape.workload)
-        for number in range(count):
-            together = TOGETHER[number] if number < len(TOGETHER) else None
+        also = COMPENSATED_WAYS * COMPENSATED_DRAWS if self.subject.compensated else ()
+        all_at_once = (*also, *TOGETHER)
+        for number in range(count + len(also)):
+            together = all_at_once[number] if number < len(all_at_once) else None
             ways: dict[str, Way] = {}
             values: dict[str, int | float] = {}
             for item in items:

@@ -140,6 +140,8 @@ class Reference(NamedTuple):
     sensitivity: dict[int, str] | None = None
     """Results of the baseline on inputs of which each floating one was moved by one unit roundoff
     up or down at random: allocation index to file. None: nobody asked."""
+    compensated: bool = False
+    """The author's kernel computes its own rounding errors (`analysis/compensation.py`)."""
 
     def known_of(self, allocation: Allocation) -> Known | None:
         """Of one buffer."""

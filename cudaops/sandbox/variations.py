@@ -19,7 +19,7 @@ Way = Literal[
     "captured", "touched", "permuted", "reversed", "resampled", "between", "ties", "least", "most",
     "flags", "sparse", "mixed", "ascending", "steps", "small", "both_signs", "any", "near",
     "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros", "one_large",
-    "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing",
+    "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing", "some_large",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
@@ -33,6 +33,8 @@ FLOAT_WAYS: tuple[Way, ...] = (
     "permuted", "ascending", "equal", "scaled", "widest", "large", "huge", "nothing", "infinite",
 )  # fmt: skip
 """Those of floating values, likewise."""
+COMPENSATED_WAYS: tuple[Way, ...] = ("some_large",)
+"""Those of floating values that an author who computes rounding errors is asked in addition."""
 EXACT_WAYS: frozenset[Way] = frozenset({"integers", "ties", "equal", "nothing"})
 """Small integers: arithmetic on them is exact, and so is the rule for ties."""
 
@@ -44,6 +46,8 @@ NEAR = (-1e-3, -1e-6, 0.0, 1e-6, 1e-3, 0.3, -0.3)
 """How far from a number of the text values of `near` are, in shares of it."""
 OUTLIER = 2.0**24
 """The one element of `one_large`: every float32 of ordinary size vanishes beside it."""
+SOME = 64
+"""One in so many elements of `some_large` is OUTLIER: what the others add to it is rounded off."""
 OFFSET = 4096.0
 """Mean of `offset`, whose spread is 1: squares of the values lose what a variance is made of."""
 ORDINARY: dict[Element, int] = {"f16": 6, "bf16": 30, "f32": 30, "f64": 200}
@@ -62,11 +66,15 @@ LIMITS: dict[Element, tuple[int, int]] = {
 }  # fmt: skip
 
 
-def ways_of(element: Element, values: Array, *, asks_nan: bool = False) -> tuple[Way, ...]:
+def ways_of(
+    element: Element, values: Array, *, asks_nan: bool = False, compensated: bool = False
+) -> tuple[Way, ...]:
     """Ways that give something else than `values` for this type. `asks_nan`: the author's text
-    says what becomes of a value that is no number."""
+    says what becomes of a value that is no number. `compensated`: his kernel computes rounding
+    errors."""
     if element in FLOATING:
-        return (*FLOAT_WAYS, "not_a_number") if asks_nan else FLOAT_WAYS
+        ways = (*FLOAT_WAYS, "not_a_number") if asks_nan else FLOAT_WAYS
+        return (*ways, *COMPENSATED_WAYS) if compensated else ways
     if element == "opaque" or not values.size:
         return ()
     if element == "bool":
@@ -211,6 +219,8 @@ def floats(
     if way == "one_large":
         normal[generator.integers(count)] = OUTLIER
         return normal
+    if way == "some_large":
+        return np.where(generator.random(count) < 1.0 / SOME, OUTLIER, np.abs(normal) + 0.05)
     if way == "offset":
         return normal + OFFSET if element in ("f32", "f64") else normal + 16.0
     if way == "nothing":
