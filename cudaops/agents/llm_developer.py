@@ -90,6 +90,8 @@ class ModelDeveloper:
     journal: Journal
     brief: Callable[[RunView], Briefing]
     """What prompts are made of, with all that does not change in a run filled in."""
+    beside: Callable[[str], str]
+    """A rewrite's text as it stands beside the author's program."""
     say: Callable[[str], None]
 
     async def plan(self, view: RunView, wanted: int, scope: str) -> Plan:
@@ -189,6 +191,7 @@ class ModelDeveloper:
                 return found._replace(detail=detail)
             self.say("the answer is a whole program: its kernels are taken, its host code is not")
             draft = CoderAnswer(stripped.source, "kernels of a whole program", found.detail)
+        draft = draft._replace(source=self.beside(draft.source))
         twin = near_duplicate(draft.source, view.sources)
         if twin is None:
             return draft

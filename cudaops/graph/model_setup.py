@@ -4,6 +4,7 @@ what its prompts are made of."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +28,7 @@ from cudaops.models.names import ModelName, Provider, parse_model
 from cudaops.models.prices import known_price, parse_price, require_price, summary
 from cudaops.models.scripted import read_script
 from cudaops.program.hygiene import ALLOWED_INCLUDES
+from cudaops.program.whole_program import beside
 from cudaops.prompts.exemplars import exemplar_for
 from cudaops.prompts.expert_notes import bearing, catalogue
 from cudaops.prompts.prompt import count_tokens
@@ -113,6 +115,7 @@ def develop(
         toolbox=toolbox,
         journal=journal,
         brief=brief_with(options, bench, snapshot),
+        beside=partial(beside, bench.program),
         say=say,
     )
     return Development(developer, caller, damaged=damaged)

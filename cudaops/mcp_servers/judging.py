@@ -119,7 +119,9 @@ def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun 
     ) -> Judged:
         """Compile, verify and time a rewrite through every gate, and decide."""
         program = sessions.current().open_bench
-        rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title, why=why)
+        rewrite = read_rewrite(
+            program.bench, source, tuned=tuned, proposer=proposer, title=title, why=why
+        )
         say, note = progress(context), log(context)
         return _judge(program, rewrite, min_speedup, say, note, everything=everything)
 
@@ -225,7 +227,7 @@ def _acceptable(decided: Mapping[str, Decision], rewrite_id: str) -> Decision:
 def _candidate(bench: Workbench, text: str) -> tuple[Rewrite, HandedIn | None]:
     """The rewrite, and the program whose kernels it has."""
     if "@launch" in text:
-        return read_rewrite(text, tuned={}, title="candidate", why="given by the host"), None
+        return read_rewrite(bench, text, tuned={}, title="candidate", why="given by the host"), None
     program = program_of(text)
     stripped = strip(bench, program, strangers=True)
     return stripped.rewrite, HandedIn("the candidate", program, stripped)

@@ -128,7 +128,7 @@ def _diagnose(
 ) -> Diagnosis:
     rewrite = None
     if source is not None:
-        rewrite = check_rewrite(read_rewrite(source, tuned=tuned), bench)
+        rewrite = check_rewrite(read_rewrite(bench, source, tuned=tuned), bench)
     profile = bench.profile(rewrite, every_metric=every_metric)
     if not isinstance(profile, Profile):
         raise InputError(profile.placed)

@@ -11,6 +11,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
 from cudaops.program.hygiene import check_source
 from cudaops.program.plans import make_rewrite
+from cudaops.program.whole_program import beside
 from cudaops.sandbox.workbench import Workbench
 
 SourceText = Annotated[
@@ -49,6 +50,7 @@ def check_rewrite(rewrite: Rewrite, bench: Workbench) -> Rewrite:
 
 
 def read_rewrite(
+    bench: Workbench,
     source: str,
     *,
     tuned: dict[str, int],
@@ -56,9 +58,11 @@ def read_rewrite(
     title: str = "rewrite",
     why: str = "",
 ) -> Rewrite:
-    """Parse the directives. Raises InputError with line and column where one is wrong."""
+    """Parse the directives of a text that stands beside the author's program. Raises InputError
+    with line and column where one is wrong."""
     try:
-        rewrite = make_rewrite(source, proposer=proposer, title=title, why=why)
+        text = beside(bench.program, source)
+        rewrite = make_rewrite(text, proposer=proposer, title=title, why=why)
     except PlanError as error:
         raise InputError(f"launch directive at {error}") from error
     unknown = sorted(set(tuned) - {t.name for t in rewrite.plan.tune})

@@ -187,7 +187,7 @@ def _add_text_tools(server: FastMCP, sessions: SessionProvider) -> None:
         compare its outputs on the smallest one and take a first time. The first problem comes back
         with its line; registers and spills are ptxas's. Not a judgement."""
         bench = sessions.current().bench
-        rewrite = read_rewrite(source, tuned=tuned)
+        rewrite = read_rewrite(bench, source, tuned=tuned)
         if problem := problem_of(rewrite, bench):
             return Precheck(ok=False, stage="text", message=problem)
         return _shown_precheck(precheck(bench, rewrite, progress(context)))
@@ -267,7 +267,7 @@ def _add_timing_tools(server: FastMCP, sessions: SessionProvider) -> None:
         """Search the @tune values of a rewrite by time on the most expensive workload. `best` is
         the fastest, or of those within 1 % of it the one with the smallest values."""
         bench = sessions.current().bench
-        rewrite = check_rewrite(read_rewrite(source, tuned={}, proposer=proposer), bench)
+        rewrite = check_rewrite(read_rewrite(bench, source, tuned={}, proposer=proposer), bench)
         limits = _TuneLimits(max_trials, max_seconds, must_beat_us)
         return _tune_values(bench, rewrite, limits, progress(context, max_trials))
 
@@ -282,7 +282,7 @@ def _add_timing_tools(server: FastMCP, sessions: SessionProvider) -> None:
     ) -> Screened:
         """Compile a rewrite, check it on the captured inputs and take one time. Not a judgement."""
         bench = sessions.current().bench
-        rewrite = read_rewrite(source, tuned=tuned, proposer=proposer, title=title)
+        rewrite = read_rewrite(bench, source, tuned=tuned, proposer=proposer, title=title)
         return screen(bench, rewrite, progress(context))
 
     @server.tool(annotations=works("Time a rewrite"))
@@ -295,7 +295,7 @@ def _add_timing_tools(server: FastMCP, sessions: SessionProvider) -> None:
         """Time a rewrite beside the author's kernel on every workload. Its results are not looked
         at, so a wrong rewrite may seem fast: only judge_rewrite decides."""
         bench = sessions.current().bench
-        rewrite = read_rewrite(source, tuned=tuned)
+        rewrite = read_rewrite(bench, source, tuned=tuned)
         return _benchmarked(bench, rewrite, progress(context))
 
 

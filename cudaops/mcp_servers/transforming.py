@@ -108,7 +108,7 @@ def add_transforming(server: FastMCP, sessions: SessionProvider) -> None:
         bench = sessions.current().bench
         rewrite = None
         if source is not None:
-            rewrite = check_rewrite(read_rewrite(source, tuned=tuned), bench)
+            rewrite = check_rewrite(read_rewrite(bench, source, tuned=tuned), bench)
         idle_s = math.inf if bench.models_time else IDLE_S
         limits = Limits(max_trials, time.monotonic() + max_seconds, idle_s=idle_s)
         say = progress(context, max_trials)

@@ -195,6 +195,36 @@ def device_source(
     return plain_text(_without_unused_directives(text, allow_libraries))
 
 
+def beside(program: Program, source: str) -> str:
+    """A rewrite's text as it stands beside the author's program, line by line: what it says again
+    with his words (types, variables that host code fills) is his, and its functions have other
+    names than his for the same types, between which a call could not choose."""
+    text = byte_text(source)
+    facts = outline(text, space_aliases(lex(text)))
+    known = _Known.of(program, facts)
+    again = [i for i in facts.items if known.has(facts, i)]
+    edits = [Edit(i.start, i.end, _emptied(facts, i)) for i in again]
+    kept = [i for i in facts.items if i not in again]
+    edits += _renamed(facts, kept, known.functions & _taking_types(program), edits)
+    return plain_text(apply_edits(text, edits)) if edits else source
+
+
+def _taking_types(program: Program) -> frozenset[str]:
+    """Functions that speak of a type of the program: calls find them wherever they stand."""
+    outlines = [outline(byte_text(file.text)) for file in program.files]
+    types: set[str] = set()
+    for facts in outlines:
+        for item in facts.items:
+            types |= _type_names(facts, item) if item.kind == "type" else set()
+    return frozenset(
+        item.name
+        for facts in outlines
+        for item in facts.items
+        if item.kind in ("function", "declaration")
+        and {t.text for t in _tokens(facts, item)} & types
+    )
+
+
 def _emptied(facts: Outline, item: Item) -> str:
     """What stays of an item that goes: conditions and macros, but no pragma of its code."""
     return _PRAGMA.sub("", hollow(facts.lexed, item.start, item.end))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -26,6 +27,7 @@ from cudaops.models.build import ModelAccess
 from cudaops.models.caller import connect
 from cudaops.models.journal import Journal
 from cudaops.models.names import parse_model
+from cudaops.program.whole_program import beside
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings
 from tests.models.asked import Waits
@@ -96,6 +98,7 @@ def develop(
                 toolbox=toolbox,
                 journal=calls,
                 brief=brief_with(options, on.bench, snapshot),
+                beside=partial(beside, on.bench.program),
                 say=heard.said.append,
             )
             return await ask(developer)

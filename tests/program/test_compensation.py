@@ -75,8 +75,8 @@ def test_rounding_errors_are_computed(body: str) -> None:
             " old = now; now = 0.5f * (old + x[1] / old); } *o = now;"
         ),
         (
-            "float m = 0, q = 0; for (int i = 0; i < n; i++) { float d = x[i] - m; m += d / (i + 1);"
-            " q += d * (x[i] - m); } *o = q;"
+            "float m = 0, q = 0; for (int i = 0; i < n; i++) { float d = x[i] - m;"
+            " m += d / (i + 1); q += d * (x[i] - m); } *o = q;"
         ),
     ],
     ids=["plain", "fraction", "velocity", "integers", "NaN", "Newton", "Welford"],

@@ -17,6 +17,7 @@ from cudaops.program.parse import load_program, parse_files
 from cudaops.program.plans import resolve
 from cudaops.program.reroute import candidate_text
 from cudaops.program.whole_program import (
+    beside,
     device_source,
     replaced_kernels,
     rewrite_from_program,
@@ -189,12 +190,40 @@ def test_types_that_the_baseline_has_are_its_own() -> None:
     folder = DATA / "verify"
     baseline, candidate = (load_program(folder / f"{n}.cu") for n in ("shade", "shade_shared"))
     alone = device_source(candidate)
-    beside = device_source(candidate, beside=baseline)
+    together = device_source(candidate, beside=baseline)
     assert "struct Sphere" in alone
-    assert "struct" not in beside
-    assert "term(tile[k], i)" in beside
+    assert "struct" not in together
+    assert "term(tile[k], i)" in together
     other = parse_files("other", (SourceFile(path="o.cu", text="struct Sphere { int other; };"),))
     assert "struct Sphere" in device_source(candidate, beside=other)
+
+
+def test_what_a_rewrite_says_again_is_the_authors() -> None:
+    author = parse_files("main", (SourceFile(path="main.cu", text="""
+        struct Key { unsigned words[8]; };
+        __constant__ float taps[16];
+        __device__ int mixed(Key k) { return k.words[0]; }
+        __device__ int plain(int k) { return k; }
+        __global__ void cipher(Key key, int *out) { out[0] = mixed(key); }
+        int main() { cipher<<<1, 1>>>(Key{}, nullptr); }
+    """),))  # fmt: skip
+    source = """// @launch fast grid=(1) block=(1) args=(key, out)
+struct Key { unsigned words[8]; };
+struct Own { int a; };
+__constant__ float taps[16];
+__device__ int mixed(Key k) { return k.words[0] & 7; }
+__device__ int plain(int k) { return k; }
+__global__ void fast(Key key, int *out) { out[0] = mixed(key) + plain(1); }
+"""
+    text = beside(author, source)
+    assert text.count("\n") == source.count("\n")
+    assert "struct Key" not in text
+    assert "taps" not in text
+    assert "struct Own" in text
+    assert "mixed_2(Key k)" in text
+    assert "mixed_2(key) + plain(1)" in text
+    other = source.replace("words[8]", "words[4]")
+    assert "struct Key" in beside(author, other)
 
 
 def test_a_linkage_block_is_opened() -> None:

@@ -398,7 +398,8 @@ def refused_by_nvcc(program: Program, sm_arch: str) -> CompileFailed | None:
         write_texts(folder, {file.path: file.text for file in program.files})
         (folder / TEMPORARY).mkdir()
         source, made = Path(program.main_path), folder / "program.o"
-        flags = nvcc_words(program.code_options)
+        relocatable = program.compilation.relocatable_words
+        flags = (*nvcc_words(program.code_options), *relocatable)
         done = _run([*nvcc_command(nvcc, source, made, sm_arch, flags), "-c"], folder)
         return None if done.exit_code == 0 else _refused(done, program, None, folder)
 
