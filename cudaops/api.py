@@ -45,7 +45,7 @@ from cudaops.domain.run import (
     RunRecord,
 )
 from cudaops.errors import CudaOpsError, EnvironmentFailure, InputError
-from cudaops.graph.placing import (
+from cudaops.graph.resolve_options import (
     REMOTE_NOTE,
     new_folder,
     place,

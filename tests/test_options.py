@@ -33,7 +33,7 @@ from cudaops.domain.options import (
 )
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
-from cudaops.graph.placing import KEPT, requested_options, resolve, target
+from cudaops.graph.resolve_options import KEPT, requested_options, resolve, target
 from cudaops.mcp_servers.calls import with_options as tool_options
 from cudaops.service.records import REQUESTS
 from cudaops.settings import load_settings

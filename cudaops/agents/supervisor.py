@@ -8,10 +8,10 @@ from typing import Literal, NamedTuple
 
 from cudaops.cuda.devices import device
 from cudaops.cuda.verdict import diagnose
-from cudaops.domain.ends import End
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judge import mean_times_us
 from cudaops.domain.judgement import Attempt, Judgement, TunedSetting, WorkloadTime
+from cudaops.domain.performance_limit import PerformanceLimit
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import Rewrite
 
@@ -30,7 +30,7 @@ def decide(
     verdict: Verdict | None,
     max_iterations: int,
     out_of_time: str | None = None,
-    end: End | None = None,
+    end: PerformanceLimit | None = None,
 ) -> Decision:
     """Profile the incumbent for its next bottleneck, or finish.
 

@@ -16,7 +16,7 @@ from cudaops.cli.boundary import EXIT_ENVIRONMENT, EXIT_INTERRUPTED, print_out
 from cudaops.cli.options import SourceArgument, argument_lines, with_options
 from cudaops.domain.options import BatchedOptions, BatchOptions, checked
 from cudaops.errors import InputError
-from cudaops.graph.placing import REMOTE_NOTE, place
+from cudaops.graph.resolve_options import REMOTE_NOTE, place
 from cudaops.settings import Settings, load_settings
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from cudaops.cli.runs import find_folder, load_record
 from cudaops.domain.options import ExecutorChoice, ExecutorOptions, TrustOptions
 from cudaops.domain.run import RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
-from cudaops.graph.placing import place
+from cudaops.graph.resolve_options import place
 from cudaops.reports.quantities import one_line
 from cudaops.reports.terminal import Progress
 from cudaops.settings import Settings, load_settings

@@ -46,7 +46,7 @@ from cudaops.domain.profile import Profile
 from cudaops.domain.run import AwaitsReview, ProfileSummary, RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.executors.stopping import Stop, Stopped, stopping
-from cudaops.graph.placing import (
+from cudaops.graph.resolve_options import (
     REMOTE_NOTE,
     new_folder,
     place,

@@ -22,7 +22,7 @@ from cudaops.cli.options import with_options
 from cudaops.domain.judgement import Policy
 from cudaops.domain.options import BarOptions, PlaceOptions, TimeoutOptions, TrustOptions
 from cudaops.errors import InputError
-from cudaops.graph.placing import place
+from cudaops.graph.resolve_options import place
 from cudaops.settings import load_settings
 
 if TYPE_CHECKING:

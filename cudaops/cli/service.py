@@ -245,6 +245,6 @@ def what_works_here(settings: Settings) -> Literal[ExecutorName, "all"]:
     """What this machine can run on, where neither `--executor` nor a setting says it."""
     if settings.executor in ("cpu", "cuda"):
         return settings.executor
-    from cudaops.graph.placing import place
+    from cudaops.graph.resolve_options import place
 
     return "all" if place("auto", None, None).executor == "cuda" else "cpu"

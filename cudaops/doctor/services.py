@@ -296,7 +296,7 @@ def model(site: Site) -> Finding:
 
 def _model_name(settings: Settings) -> ModelName | None:
     """The model that `cudaops run` chooses with these settings. Raises InputError."""
-    from cudaops.graph.placing import choose
+    from cudaops.graph.resolve_options import choose
     from cudaops.models.names import parse_model
 
     chosen = choose("auto", None, settings).model

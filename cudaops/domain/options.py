@@ -3,7 +3,7 @@
 The command line's flags, the Python API's arguments, the fields of the service's requests and of
 Studio's input, and the MCP tools' parameters are made of these fields. What is kept as it was asked
 for stands in the run's RunOptions and Policy by inheritance; the rest is resolved in
-`graph/placing.py`. A new option is a field here, and its use where it acts.
+`graph/resolve_options.py`. A new option is a field here, and its use where it acts.
 
 Which class it stands in says who can ask for it: see the docstrings.
 """

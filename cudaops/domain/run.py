@@ -12,7 +12,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from cudaops.domain.base import Dim3, Record
-from cudaops.domain.ends import End, Library
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.instructions import InstructionChange
 from cudaops.domain.judgement import Attempt, Gate, Judgement, Policy, Qualification
@@ -30,6 +29,7 @@ from cudaops.domain.options import (
     ResolvedExecutor,
     TrustOptions,
 )
+from cudaops.domain.performance_limit import Library, PerformanceLimit
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.search import SearchOptions, SearchSummary
@@ -295,7 +295,7 @@ class RunRecord(Record):
     options: RunOptions
     program: ProgramSummary | None = None
     profile: ProfileSummary | None = None
-    end: End | None = None
+    end: PerformanceLimit | None = None
     """Why the best rewrite, or the author's kernel where there is none, cannot be made faster; None
     where the record does not show it."""
     library: Library | None = None

@@ -176,7 +176,7 @@ class Executor(Protocol):
         `whole` program.
         """
 
-    def settles(
+    def is_independent_of_thread_order(
         self,
         unit: Unit,
         workload: Workload,

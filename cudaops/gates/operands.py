@@ -20,7 +20,7 @@ from cudaops.gates.accuracy import (
     exact_accuracy,
     parameter_name,
 )
-from cudaops.gates.controls import (
+from cudaops.gates.negative_controls import (
     ELEMENT_BITS,
     NARROW_BITS,
     OPERANDS,

@@ -20,7 +20,7 @@ from cudaops.domain.workload import FLOATING, Workload
 from cudaops.executors.arrays import Array, element_count, stored
 from cudaops.executors.base import InputSet
 from cudaops.gates.accuracy import parameter_name
-from cudaops.gates.controls import (
+from cudaops.gates.negative_controls import (
     MAKERS,
     OPERANDS,
     Case,

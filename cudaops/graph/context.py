@@ -10,8 +10,8 @@ from pathlib import Path
 
 from cudaops.agents.developer import Developer, RunView
 from cudaops.agents.tools import Toolbox
-from cudaops.domain.ends import End
 from cudaops.domain.judgement import Attempt
+from cudaops.domain.performance_limit import PerformanceLimit
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ResearchFindings, RunOptions
@@ -74,10 +74,10 @@ class Context:
         return f"the budget of {self.options.budget_minutes:g} minutes is used up"
 
 
-def end_of_state(state: State) -> End | None:
+def end_of_state(state: State) -> PerformanceLimit | None:
     """Why what the run stands on cannot be made faster; None where it may be."""
     raw = state.get("end")
-    return End.model_validate(raw) if raw else None
+    return PerformanceLimit.model_validate(raw) if raw else None
 
 
 def why_nothing(state: State) -> str:

@@ -25,7 +25,7 @@ from cudaops.errors import InputError
 from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.isolation.level import level_of
 from cudaops.executors.untrusted_files import remove
-from cudaops.graph.placing import Proposer, Target, choose, new_folder, place, resolve
+from cudaops.graph.resolve_options import Proposer, Target, choose, new_folder, place, resolve
 from cudaops.mcp_servers.opening import OpenOptions
 from cudaops.mcp_servers.optimize import OptimizeRequest, ToolOptions
 from cudaops.mcp_servers.sessions import Decision, Session

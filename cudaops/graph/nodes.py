@@ -18,7 +18,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import ReviewAnswer, ReviewRequest
 from cudaops.domain.search import TransformationSearch, Transformed
 from cudaops.errors import ModelUnavailable
-from cudaops.graph import ends
+from cudaops.graph import performance_limit
 from cudaops.graph.context import (
     PROBES,
     Context,
@@ -70,7 +70,9 @@ async def profile(state: State, context: Context) -> tuple[State, str]:
     """Metrics of the incumbent into a verdict."""
     incumbent = incumbent_of(state)
     diagnosis = await profiler.profile(context.toolbox, incumbent)
-    end = await ends.end_of(context.bench, incumbent, diagnosis.profile, diagnosis.verdict)
+    end = await performance_limit.end_of(
+        context.bench, incumbent, diagnosis.profile, diagnosis.verdict
+    )
     if end is not None:
         context.events.emit("profiler", "profiler", "progress", end.says, {"end": end.kind})
     update: State = {
@@ -199,7 +201,7 @@ async def _by_transformations(
     if found is None:
         reason = NO_FURTHER if attempts else _nothing_found(searched)
         if not attempts and end is None and searched.stopped == EXHAUSTED:
-            end = await asyncio.to_thread(ends.atomic_order, context.bench, verdict)
+            end = await asyncio.to_thread(performance_limit.atomic_order, context.bench, verdict)
             update = {**update, "end": None if end is None else end.model_dump(mode="json")}
         return {**update, "proposal": None, "reason": reason}, reason
     trials = [

@@ -35,7 +35,7 @@ from cudaops.domain.run import RunOptions, RunRecord
 from cudaops.errors import EnvironmentFailure, InputError
 from cudaops.executors.base import close_executor
 from cudaops.graph.build import Graph, build_graph
-from cudaops.graph.placing import new_folder, place, resolve, source_file
+from cudaops.graph.resolve_options import new_folder, place, resolve, source_file
 from cudaops.graph.run import (
     OpenRun,
     begin,

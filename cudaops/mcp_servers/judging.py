@@ -118,11 +118,9 @@ def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun 
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Judged:
         """Compile, verify and time a rewrite through every gate, and decide."""
-        program = sessions.current().open_bench
-        rewrite = read_rewrite(
-            program.bench, source, tuned=tuned, proposer=proposer, title=title, why=why
-        )
-        say, note = progress(context), log(context)
+        program, say, note = sessions.current().open_bench, progress(context), log(context)
+        bench = program.bench
+        rewrite = read_rewrite(bench, source, tuned=tuned, proposer=proposer, title=title, why=why)
         return _judge(program, rewrite, min_speedup, say, note, everything=everything)
 
     @server.tool(annotations=works("Accept a judged rewrite"))

@@ -144,12 +144,12 @@ def add_optimizing(server: FastMCP, sessions: SessionProvider, optimize: Optimiz
         hand back the program with the best rewrite. Takes minutes and says what it does."""
         session = sessions.current()
         program = _program(session, path, source, ProgramTexts(source or "", filename, files))
-        lent = host_model(context) if options.optimizer == "host" else None
+        sampling_model = host_model(context) if options.optimizer == "host" else None
         no_model = None
-        if isinstance(lent, str):
-            lent, no_model = None, lent
+        if isinstance(sampling_model, str):
+            sampling_model, no_model = None, sampling_model
         request = OptimizeRequest(program, _runs(session), options, no_model)
-        record = optimize(request, _telling(context), lent)
+        record = optimize(request, _telling(context), sampling_model)
         return _summary(record, no_model)
 
 

@@ -106,9 +106,9 @@ def build_model(name: ModelName, access: ModelAccess) -> BaseChatModel:
 
         return ScriptedModel.from_file(Path(name.model))
     if name.provider == "host":
-        from cudaops.models.host import lent
+        from cudaops.models.host import sampling_model_of_host
 
-        return lent(name)
+        return sampling_model_of_host(name)
     if name.provider == "nvidia":
         return _build_nvidia(name.model, access)
     return _build_other(name, access)

@@ -131,7 +131,7 @@ def lending(model: HostModel | None) -> Iterator[None]:
         _LENT.reset(token)
 
 
-def lent(name: ModelName) -> HostModel:
+def sampling_model_of_host(name: ModelName) -> HostModel:
     """The host's model. Raises ModelUnavailable where nobody lends one of this name: a run that is
     resumed later, or a name somebody typed."""
     model = _LENT.get()

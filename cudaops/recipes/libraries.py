@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cudaops.domain.ends import Library
+from cudaops.domain.performance_limit import Library
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Workload
 from cudaops.program import syntax as s

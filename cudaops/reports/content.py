@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple
 
 from cudaops.cuda.metrics import DURATION
 from cudaops.cuda.ncu_pages import counted
-from cudaops.domain.ends import EndKind
 from cudaops.domain.judgement import Attempt, Gate, WorkloadTime
 from cudaops.domain.model_use import ModelUse, Price, TokenCount
+from cudaops.domain.performance_limit import PerformanceLimitKind
 from cudaops.domain.profile import NvidiaRule, Profile, Roofline, Verdict
 from cudaops.domain.run import AccessSummary, ProfileSummary, RunRecord
 from cudaops.reports.quantities import (
@@ -29,7 +29,7 @@ TIMED_GATES = ("physical_floor", "speedup")
 """Gates whose numbers rest on a time, and so on its source."""
 
 
-_ENDS: dict[EndKind, str] = {
+_ENDS: dict[PerformanceLimitKind, str] = {
     "roofline": "the device allows little more",
     "launch_bound": "a launch takes about as long",
     "atomic_order": "what limits it is an order that its results hold",

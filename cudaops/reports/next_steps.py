@@ -6,10 +6,10 @@ import shlex
 from pathlib import PurePath
 
 from cudaops.cuda.nvcc_line import flags_of
-from cudaops.domain.ends import EndKind
+from cudaops.domain.performance_limit import PerformanceLimitKind
 from cudaops.domain.run import RunRecord
 
-_AFTER_END: dict[EndKind, str] = {
+_AFTER_END: dict[PerformanceLimitKind, str] = {
     "roofline": "Fewer operations or bytes: another algorithm, or kernels fused into one.",
     "launch_bound": "Launch it less often: merge its launches, or record them as a CUDA graph.",
     "atomic_order": "If another order of results will do, change the program so that it shows.",

@@ -30,7 +30,7 @@ from cudaops.executors.capture.program import launched_here
 from cudaops.executors.cpu.build import program_source
 from cudaops.executors.cuda.build import refused_by_nvcc
 from cudaops.executors.untrusted_files import remove
-from cudaops.sandbox.rivals import dearest_by_model
+from cudaops.sandbox.hottest_kernel import dearest_by_model
 from cudaops.storage import write_texts
 
 LEAST_SIZE = 16

@@ -282,10 +282,9 @@ class Drawing:
             count = max(LEAST_DRAWS, min(MOST_DRAWS, BUDGET // max(1, shape.accesses)))
             count = FEW_DRAWS if shape.accesses > EXPENSIVE else count
         items = self.items(shape.workload)
-        also = COMPENSATED_WAYS * COMPENSATED_DRAWS if self.subject.compensated else ()
-        all_at_once = (*also, *TOGETHER)
+        also = COMPENSATED_WAYS * (COMPENSATED_DRAWS if self.subject.compensated else 0)
         for number in range(count + len(also)):
-            together = all_at_once[number] if number < len(all_at_once) else None
+            together = next(iter((*also, *TOGETHER)[number:]), None)
             ways: dict[str, Way] = {}
             values: dict[str, int | float] = {}
             for item in items:

@@ -483,7 +483,7 @@ class OracleBuilder:
         if self._facts is not None and not self._facts.scatters:
             return True
         unit = self._baseline.plain.unit
-        return self._executor.settles(
+        return self._executor.is_independent_of_thread_order(
             unit, self._workload, inputs, outputs, self._folder / kind / "order", self._timeout_s
         )
 

@@ -38,7 +38,7 @@ from cudaops.errors import (
 from cudaops.executors.stopping import stoppable
 from cudaops.graph.events import OnEvent, utc_now
 from cudaops.graph.folder import alone, run_folder, write_json, write_whole
-from cudaops.graph.placing import REMOTE_NOTE, requested_options
+from cudaops.graph.resolve_options import REMOTE_NOTE, requested_options
 from cudaops.program.given import check_arguments
 from cudaops.program.parse import load_program
 from cudaops.reports import markdown

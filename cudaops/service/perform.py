@@ -18,7 +18,7 @@ from cudaops.graph import run as graph
 from cudaops.graph.events import EventLog
 from cudaops.graph.folder import write_whole
 from cudaops.graph.html_report import REPORT_NAME, html_report
-from cudaops.graph.placing import place, resolve
+from cudaops.graph.resolve_options import place, resolve
 from cudaops.graph.services import make_executor, open_bench, settled
 from cudaops.graph.verify_files import read_candidate
 from cudaops.program.given import check_arguments

@@ -8,7 +8,7 @@ import pytest
 
 from cudaops.domain.options import ProgramRun
 from cudaops.gates.precheck import Precheck, precheck
-from cudaops.graph.placing import run_options, target
+from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.services import make_executor
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite

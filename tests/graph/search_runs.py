@@ -27,7 +27,7 @@ from cudaops.graph.branches import Explored, explored_of
 from cudaops.graph.build import build_graph
 from cudaops.graph.context import Context
 from cudaops.graph.events import EventLog, read_events
-from cudaops.graph.placing import run_options, target
+from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.services import build_toolbox, make_executor, open_bench
 from cudaops.graph.state import State
 from cudaops.program.plans import make_rewrite

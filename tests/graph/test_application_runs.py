@@ -12,7 +12,7 @@ import pytest
 from cudaops.domain.judgement import Gate
 from cudaops.domain.run import RunOptions
 from cudaops.executors.base import close_executor
-from cudaops.graph.placing import place, run_options
+from cudaops.graph.resolve_options import place, run_options
 from cudaops.graph.services import make_executor, open_bench, settled
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.whole_program import whole_program_gates

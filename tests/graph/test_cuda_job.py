@@ -14,7 +14,7 @@ from cudaops.cli.runs import load_record
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunRecord
 from cudaops.graph.events import read_events
-from cudaops.graph.placing import place, run_options
+from cudaops.graph.resolve_options import place, run_options
 from cudaops.graph.run import start
 from cudaops.settings import load_settings
 from tests.executors.cuda import ncu_double

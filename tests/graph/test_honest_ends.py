@@ -8,7 +8,7 @@ import pytest
 
 from cudaops.domain.program import SourceFile
 from cudaops.domain.run import RunRecord
-from cudaops.graph.ends import writes_by_order
+from cudaops.graph.performance_limit import writes_by_order
 from cudaops.program.front_end import kernel_form
 from cudaops.program.parse import parse_files
 from cudaops.reports.terminal import run_summary

@@ -13,7 +13,7 @@ from cudaops.domain.judgement import Policy
 from cudaops.domain.run import Event, RunRecord
 from cudaops.errors import InputError
 from cudaops.graph.events import read_events
-from cudaops.graph.placing import run_options, target
+from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.run import profile_only, start, verify_files
 from cudaops.settings import load_settings
 

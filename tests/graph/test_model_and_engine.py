@@ -11,7 +11,7 @@ import pytest
 
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunRecord
-from cudaops.graph.placing import run_options, target
+from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.run import start
 from cudaops.reports.content import gain_sentence
 from cudaops.settings import load_settings

@@ -29,7 +29,7 @@ from cudaops.domain.run import Event, RunOptions, RunRecord
 from cudaops.domain.search import Branch, SearchOptions
 from cudaops.graph.branches import Task
 from cudaops.graph.events import read_events
-from cudaops.graph.placing import run_options, target
+from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.run import resume, start
 from cudaops.graph.services import open_knowledge
 from cudaops.models.journal import CallEntry

@@ -17,7 +17,7 @@ from cudaops.domain.certificate import Certificate
 from cudaops.domain.judgement import Policy, fine_us
 from cudaops.domain.run import Event, RunRecord
 from cudaops.graph.events import read_events
-from cudaops.graph.placing import run_options, target
+from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.run import start
 from cudaops.memory.store import Memory
 from cudaops.models.scripted import read_script

@@ -14,7 +14,7 @@ import pytest
 
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunRecord
-from cudaops.graph.placing import run_options, target
+from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.run import start
 from cudaops.models.scripted import Script, recorded_script
 from cudaops.program.parse import load_program

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from cudaops.agents.supervisor import attempt_of, decide
-from cudaops.domain.ends import End
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import Measurement, Timing
 from cudaops.domain.judgement import Attempt, Comparison, Judgement
+from cudaops.domain.performance_limit import PerformanceLimit
 from cudaops.domain.profile import Verdict
 from cudaops.domain.rewrite import LaunchPlan, Rewrite
 from cudaops.graph.branches import incumbent_us
@@ -76,7 +76,7 @@ def test_supervisor() -> None:
     assert decide([attempt()] * 3, verdict("memory_bound"), 3).next == "finish"
     assert decide([attempt()], verdict("near_peak"), 3).next == "finish"
     assert decide([], verdict("near_peak"), 3).next == "profile"
-    end = End(kind="roofline", says="it is full", numbers={})
+    end = PerformanceLimit(kind="roofline", says="it is full", numbers={})
     assert decide([], None, 3, end=end).next == "profile"
     assert decide([attempt()], verdict("memory_bound"), 3, end=end).next == "finish"
 

@@ -23,7 +23,7 @@ from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.base import close_executor
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.graph.hosted import Hosting
-from cudaops.graph.placing import place
+from cudaops.graph.resolve_options import place
 from cudaops.mcp_servers.sessions import Session
 from cudaops.settings import load_settings
 from tests.mcp_servers.serving import MM, TILES, hosting, server_of, text_of_run

@@ -21,7 +21,7 @@ from cudaops.errors import (
     SandboxUnavailable,
     ServiceUnavailable,
 )
-from cudaops.graph.placing import Target, run_options
+from cudaops.graph.resolve_options import Target, run_options
 from cudaops.graph.services import make_executor
 from cudaops.service import client
 from cudaops.service.api_client import ServiceClient

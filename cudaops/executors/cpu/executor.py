@@ -38,10 +38,10 @@ from cudaops.executors.cpu.coverage import branches
 from cudaops.executors.cpu.order import (
     Order,
     captured_again,
+    is_independent_of_thread_order,
     order_in_lockstep,
     order_of,
     orders_of,
-    settles,
 )
 from cudaops.executors.cpu.program import ProgramRunner, lockstep_env
 from cudaops.executors.cpu.report import find_unordered
@@ -431,7 +431,7 @@ class CpuExecutor:
         outcome = run_task(task._replace(env={**task.env, "CUDAOPS_ORDER": order}))
         return outcome if isinstance(outcome, Misbehaved) else outcome.ran
 
-    def settles(
+    def is_independent_of_thread_order(
         self,
         unit: Unit,
         workload: Workload,
@@ -440,8 +440,10 @@ class CpuExecutor:
         folder: Path,
         timeout_s: float,
     ) -> bool:
-        """See `Executor.settles`."""
-        return settles(self, unit, workload, inputs, outputs, folder, timeout_s)
+        """See `Executor.is_independent_of_thread_order`."""
+        return is_independent_of_thread_order(
+            self, unit, workload, inputs, outputs, folder, timeout_s
+        )
 
     def find_unordered(
         self,

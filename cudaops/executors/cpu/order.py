@@ -130,7 +130,7 @@ def captured_again(
         remove(aside)
 
 
-def settles(
+def is_independent_of_thread_order(
     cpu: CpuExecutor,
     unit: Unit,
     workload: Workload,
@@ -139,8 +139,8 @@ def settles(
     folder: Path,
     timeout_s: float,
 ) -> bool:
-    """See `Executor.settles`. False only where the last thread first gives another result on these
-    inputs, and the same as was captured on the captured ones."""
+    """See `Executor.is_independent_of_thread_order`. False only where the last thread first gives
+    another result on these inputs, and the same as was captured on the captured ones."""
     subject = _Subject(unit, workload, folder.absolute(), _order_for(unit.program))
     given = {index: Path(path) for index, path in outputs.items()}
     captured = {

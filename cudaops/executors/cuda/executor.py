@@ -185,7 +185,7 @@ class CudaExecutor:
             unit = Unit(program=program, kernel=one.name, callee=one.qualified_name)
             in_background(partial(self.host.platform.unit, unit, draft=False))
 
-    def settles(
+    def is_independent_of_thread_order(
         self,
         unit: Unit,
         workload: Workload,
@@ -194,8 +194,10 @@ class CudaExecutor:
         folder: Path,
         timeout_s: float,
     ) -> bool:
-        """See `Executor.settles`: in the processor's order and the reverse of it."""
-        return self.host.processor.settles(unit, workload, inputs, outputs, folder, timeout_s)
+        """See `Executor.is_independent_of_thread_order`, on the processor."""
+        return self.host.processor.is_independent_of_thread_order(
+            unit, workload, inputs, outputs, folder, timeout_s
+        )
 
     def run_program(
         self,

@@ -18,7 +18,7 @@ from cudaops.executors.cuda.protocol import (
     ReleaseTask,
     RunReply,
 )
-from cudaops.executors.cuda.runner.ground import KEPT_SHARE, LEFT_SHARE, Kept
+from cudaops.executors.cuda.runner.device_state import KEPT_SHARE, LEFT_SHARE, Kept
 from cudaops.executors.cuda.runner.memory import GUARD_BYTES
 from cudaops.executors.cuda.runner.server import perform
 from cudaops.executors.cuda.runner.timing import measure

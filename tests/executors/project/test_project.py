@@ -25,7 +25,7 @@ from cudaops.executors.cpu.report import read_report
 from cudaops.executors.cuda.build import GpuBuilder, project_tools
 from cudaops.executors.process import Finished
 from cudaops.executors.project.tree import BuiltTree, build_failure, open_project
-from cudaops.graph.placing import source_file
+from cudaops.graph.resolve_options import source_file
 from cudaops.program.front_end import kernel_form
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite

@@ -26,6 +26,7 @@ from functools import partial
 from typing import Any
 
 from cudaops.executors.cuda.protocol import Buffer, MeasureTask, Regime
+from cudaops.executors.cuda.runner.device_state import DeviceState, Kept, check_copies
 from cudaops.executors.cuda.runner.driver import (
     Driver,
     DriverError,
@@ -33,7 +34,6 @@ from cudaops.executors.cuda.runner.driver import (
     Refusal,
     running_fault,
 )
-from cudaops.executors.cuda.runner.ground import Ground, Kept, check_copies
 from cudaops.executors.cuda.runner.launching import LoadedSide, loaded_side
 from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
 from cudaops.executors.cuda.runner.replay import content_of, move_variables, moved
@@ -70,7 +70,7 @@ class Bench:
 
     def __init__(
         self,
-        ground: Ground,
+        state: DeviceState,
         memory: Memory,
         sides: Sequence[LoadedSide],
         clock: Clock,
@@ -78,20 +78,20 @@ class Bench:
         *,
         ranking: bool = False,
     ) -> None:
-        """`memory` takes what is the sides' own; it may be the ground's. `ranking`: inputs that the
+        """`memory` takes what is the sides' own; it may be the state's. `ranking`: inputs that the
         author's kernel leaves as they are, are restored by `once` and not before each sample."""
-        driver = self.driver = ground.driver
-        self.ground = ground
+        driver = self.driver = state.driver
+        self.state = state
         self.memory = memory
         self.clock = clock
         self._ranking = ranking
-        regions, buffers = ground.regions, ground.buffers
+        regions, buffers = state.regions, state.buffers
         for loaded in sides:
-            move_variables(memory, loaded, ground.buffers, regions)
+            move_variables(memory, loaded, state.buffers, regions)
             loaded.prepare(memory, regions, guards=True)
         self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
-        ground.hold()
-        self._read_only, self._written = ground.read_only, ground.written
+        state.hold()
+        self._read_only, self._written = state.read_only, state.written
         captured = [r for r in (*self._read_only, *self._written) if r.is_given]
         known = {b.index: b for b in buffers}
         others = (moved(memory, one, regions) for one in alternatives)
@@ -99,11 +99,11 @@ class Bench:
         self.written = {b.index: regions[b.index] for b in buffers if not b.read_only}
         """What launches may write: by allocation."""
         self._graphs: dict[tuple[int | None, int], Any] = {}
-        self.has_graphs = ground.has_graphs
+        self.has_graphs = state.has_graphs
         self._fills_ahead: dict[tuple[Regime, int], int] = {}
-        self._start, self._end = ground.start, ground.end
+        self._start, self._end = state.start, state.end
         driver.synchronize()
-        self.fill_us = ground.fill_us
+        self.fill_us = state.fill_us
 
     def once(self, side: int) -> float:
         """Restore and launch the plan; wait; look at the guards. Microseconds between the events:
@@ -127,8 +127,8 @@ class Bench:
     def check_guards(self, side: int) -> None:
         """Raise KernelFault where a guard band was written to."""
         broken = self.memory.broken_guard()
-        if broken is None and self.ground.memory is not self.memory:
-            broken = self.ground.memory.broken_guard()
+        if broken is None and self.state.memory is not self.memory:
+            broken = self.state.memory.broken_guard()
         if broken is not None:
             shown = self.sides[side].loaded.shown
             raise KernelFault("guard_overwritten", f"{shown}: {broken}")
@@ -136,7 +136,7 @@ class Bench:
     @property
     def without_copy(self) -> list[str]:
         """What is restored from the host because the device had no room for a copy of it."""
-        both = [*self.memory.without_copy, *self.ground.memory.without_copy]
+        both = [*self.memory.without_copy, *self.state.memory.without_copy]
         return list(dict.fromkeys(both))
 
     def sample(
@@ -162,7 +162,7 @@ class Bench:
         """What a launch of a kernel that does nothing takes in such a sample; None: there is no
         such kernel. It stands where the first side's launches stand in theirs; `preceded`: see
         `sample`."""
-        if self.ground.empty is None:
+        if self.state.empty is None:
             return None
         with self._blamed(0):
             work = self._launching(None, launches, in_graph=in_graph)
@@ -182,7 +182,7 @@ class Bench:
             if regime == "cold":
                 self.driver.reset_persisting_l2()
             else:
-                self.ground.fill(ahead)
+                self.state.fill(ahead)
             self._restore(side)
             if others:
                 self._exchange(others)
@@ -194,7 +194,7 @@ class Bench:
                 self._restore(side)
             self._exchange(inputs)
             if regime == "cold":
-                self.ground.fill(ahead)
+                self.state.fill(ahead)
             self._enclosed(self.sides[side].loaded.launch_all)
             return self.driver.elapsed_us(self._start, self._end)
 
@@ -228,14 +228,14 @@ class Bench:
 
     def empty_host_us(self, launches: int, ahead: int) -> float | None:
         """The same as `host_us` of so many kernels that do nothing."""
-        if self.ground.empty is None:
+        if self.state.empty is None:
             return None
         with self._blamed(0):
             self.driver.synchronize()
             started = self.clock()
-            self.ground.fill(ahead)
+            self.state.fill(ahead)
             for _ in range(launches):
-                self.ground.launch_empty()
+                self.state.launch_empty()
             self.driver.synchronize()
             return (self.clock() - started) * 1e6
 
@@ -265,7 +265,7 @@ class Bench:
                 self.sides[side].loaded.launch_all()
             self.driver.synchronize()
             started = self.clock()
-            self.ground.fill(ahead)
+            self.state.fill(ahead)
             self._queue(side, launches, restored=restored, launching=launching)
             self.driver.synchronize()
             return (self.clock() - started) * 1e6
@@ -284,16 +284,16 @@ class Bench:
         if regime == "cold":
             self.driver.reset_persisting_l2()
             restore(side)
-            self.ground.fill(ahead)
+            self.state.fill(ahead)
         else:
-            self.ground.fill(ahead)
+            self.state.fill(ahead)
             restore(side)
             self.sides[side].loaded.launch_all()
             self._put_back(side)
 
     def _launching(self, side: int | None, launches: int, *, in_graph: bool) -> Callable[[], None]:
         """So many launches of a side's plan, or (None) of the kernel that does nothing."""
-        once = self.ground.launch_empty if side is None else self.sides[side].loaded.launch_all
+        once = self.state.launch_empty if side is None else self.sides[side].loaded.launch_all
 
         def repeated() -> None:
             for _ in range(launches):
@@ -349,18 +349,18 @@ def bench(driver: Driver, task: MeasureTask, clock: Clock, kept: Kept | None) ->
     with ExitStack() as stack:
         loaded = [stack.enter_context(loaded_side(driver, side)) for side in task.sides]
         if kept is not None and task.keep:
-            ground = stack.enter_context(kept.ground(task.buffers))
+            state = stack.enter_context(kept.state(task.buffers))
             memory = stack.enter_context(Memory(driver))
         else:
             memory = stack.enter_context(Memory(driver))
-            ground = Ground(driver, memory, task.buffers)
+            state = DeviceState(driver, memory, task.buffers)
         alternatives = task.watch.alternatives if task.watch else ()
         ranking = task.policy.settled_pct is not None
-        ready = Bench(ground, memory, loaded, clock, alternatives, ranking=ranking)
+        ready = Bench(state, memory, loaded, clock, alternatives, ranking=ranking)
         stack.callback(ready.drop_graphs)
         yield ready
-        if ground.memory is not memory:
-            check_copies(ground, ready.shown)
+        if state.memory is not memory:
+            check_copies(state, ready.shown)
 
 
 def _given(

@@ -21,6 +21,7 @@ from cudaops.executors.cuda.protocol import (
     Task,
 )
 from cudaops.executors.cuda.runner import replay
+from cudaops.executors.cuda.runner.device_state import Kept
 from cudaops.executors.cuda.runner.driver import (
     NO_ROOM,
     Driver,
@@ -29,7 +30,6 @@ from cudaops.executors.cuda.runner.driver import (
     Refusal,
     refusal_of,
 )
-from cudaops.executors.cuda.runner.ground import Kept
 from cudaops.executors.cuda.runner.timing import measure
 from cudaops.executors.cuda.runner.tracing import KernelTimes
 

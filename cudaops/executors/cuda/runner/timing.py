@@ -20,8 +20,8 @@ from cudaops.executors.cuda.protocol import (
     SideTimes,
     TimingPolicy,
 )
+from cudaops.executors.cuda.runner.device_state import Kept
 from cudaops.executors.cuda.runner.driver import Driver, Refusal
-from cudaops.executors.cuda.runner.ground import Kept
 from cudaops.executors.cuda.runner.host_time import LONG_US, SLOW_US, HostTime, HostTimes
 from cudaops.executors.cuda.runner.sampling import (
     PLANS_BEFORE,
@@ -162,7 +162,7 @@ class _Measurement:
 
     def take(self) -> MeasureReply:
         self._warm_up()
-        self.overhead_us = self.bench.ground.pair_us
+        self.overhead_us = self.bench.state.pair_us
         repetition = Repetition(1, restored=False)
         if "warm" in self.wanted and self.bench.driver.facts.real and not self._is_single():
             repetition = self._repetition()

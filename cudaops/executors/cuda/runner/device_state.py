@@ -2,7 +2,7 @@
 
 The buffers between guard bands, a copy of each that it is restored from, memory to write over the
 L2 with, and what is known of the device's own times. A search has hundreds of tasks over the same
-buffers: `Kept` lets their ground stay for the next. Nothing is accepted on what is timed there, and
+buffers: `Kept` lets their state stay for the next. Nothing is accepted on what is timed there, and
 still it must be what was captured: it goes at once when any task fails, a broken guard band among
 the failures, and after each task the copies, between guard bands of their own, are held against
 their files at some places.
@@ -35,7 +35,7 @@ LEFT_SHARE = 0.4
 GPU, and none can ask another's for room."""
 
 
-class Ground:
+class DeviceState:
     """Everything stays allocated until its memory is given back."""
 
     def __init__(
@@ -135,62 +135,62 @@ class Kept:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self._most = int(KEPT_SHARE * driver.facts.memory_bytes)
-        self._grounds: dict[_Key, Ground] = {}
+        self._states: dict[_Key, DeviceState] = {}
 
     @property
     def size_bytes(self) -> int:
         """What they hold."""
-        return sum(ground.memory.size_bytes for ground in self._grounds.values())
+        return sum(state.memory.size_bytes for state in self._states.values())
 
     @contextmanager
-    def ground(self, buffers: Sequence[Buffer]) -> Iterator[Ground]:
+    def state(self, buffers: Sequence[Buffer]) -> Iterator[DeviceState]:
         """One for these buffers, that of an earlier task where it stayed. It stays if the block
         ends well and it is not too large."""
         key = _key(buffers)
-        ground = self._grounds.pop(key, None) or self._made(buffers)
+        state = self._states.pop(key, None) or self._made(buffers)
         try:
-            yield ground
+            yield state
         except BaseException:
-            ground.memory.give_back(failed=True)
+            state.memory.give_back(failed=True)
             raise
-        whole = not ground.memory.without_copy and key == _key(buffers)
+        whole = not state.memory.without_copy and key == _key(buffers)
         little = self._driver.free_bytes() < LEFT_SHARE * self._driver.facts.memory_bytes
-        if not whole or little or ground.memory.size_bytes > self._most:
-            ground.memory.give_back()
+        if not whole or little or state.memory.size_bytes > self._most:
+            state.memory.give_back()
             return
-        self._grounds[key] = ground
+        self._states[key] = state
         self._shrink(self._most)
 
     def drop(self) -> bool:
         """Give everything back; whether there was anything. After a fault the context may be lost,
         and what cannot be freed is lost with it."""
-        had = bool(self._grounds)
-        for ground in self._grounds.values():
-            ground.memory.give_back(failed=True)
-        self._grounds.clear()
+        had = bool(self._states)
+        for state in self._states.values():
+            state.memory.give_back(failed=True)
+        self._states.clear()
         return had
 
-    def _made(self, buffers: Sequence[Buffer]) -> Ground:
+    def _made(self, buffers: Sequence[Buffer]) -> DeviceState:
         wanted = 2 * sum(b.size_bytes for b in buffers) + L2_TIMES * self._driver.facts.l2_bytes
         self._shrink(max(0, self._most - wanted))
         if wanted > self._driver.free_bytes():
             self.drop()
         memory = Memory(self._driver)
         try:
-            return Ground(self._driver, memory, buffers, guards=True)
+            return DeviceState(self._driver, memory, buffers, guards=True)
         except BaseException:
             memory.give_back(failed=True)
             raise
 
     def _shrink(self, size_bytes: int) -> None:
-        while self._grounds and self.size_bytes > size_bytes:
-            self._grounds.pop(next(iter(self._grounds))).memory.give_back()
+        while self._states and self.size_bytes > size_bytes:
+            self._states.pop(next(iter(self._states))).memory.give_back()
 
 
-def check_copies(ground: Ground, shown: str) -> None:
+def check_copies(state: DeviceState, shown: str) -> None:
     """Raise KernelFault where what buffers are restored from was overwritten: these kernels ran
     last."""
-    if (problem := ground.spoilt()) is not None:
+    if (problem := state.spoilt()) is not None:
         raise KernelFault("out_of_bounds", f"{shown}: {problem}")
 
 

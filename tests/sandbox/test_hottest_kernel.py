@@ -12,7 +12,7 @@ from cudaops.domain.options import program_run
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
 from cudaops.sandbox import captures
-from cudaops.sandbox.rivals import MOST, Dearest, rivals
+from cudaops.sandbox.hottest_kernel import MOST, Dearest, rivals
 from cudaops.sandbox.workbench import Workbench, open_workbench
 
 PROGRAM = Path(__file__).parents[1] / "data" / "sizes" / "two_kernels.cu"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cudaops.cuda.devices import DEVICES
-from cudaops.cuda.ends import as_short_as_a_launch, at_roofline, load_latency_us
+from cudaops.cuda.performance_limits import as_short_as_a_launch, at_roofline, load_latency_us
 from cudaops.cuda.roofline import roofline
-from cudaops.domain.ends import End
+from cudaops.domain.performance_limit import PerformanceLimit
 from cudaops.domain.profile import Profile, Verdict
 from tests.cuda.test_roofline import made
 
@@ -31,7 +31,7 @@ def moving(megabytes: float, gigaflops: float = 0.0, us: float = 100.0) -> Profi
 
 def found(
     profile: Profile, subtype: str = "dram_bandwidth", *, buffers: float = 1e6, warm: bool = False
-) -> End | None:
+) -> PerformanceLimit | None:
     """`buffers`: megabytes that the kernel's buffers hold."""
     given = verdict(profile, subtype)
     return at_roofline(profile, given, H200, round(buffers * 1e6), warm=warm)
@@ -76,7 +76,7 @@ def test_what_is_no_end(profile: Profile, subtype: str, buffers: float, warm: bo
     assert found(profile, subtype, buffers=buffers, warm=warm) is None
 
 
-def short(taken_us: float, bar: float = 1.2, launches: int = 50) -> End | None:
+def short(taken_us: float, bar: float = 1.2, launches: int = 50) -> PerformanceLimit | None:
     return as_short_as_a_launch(moving(1.0), taken_us, 2.0, 0.5, bar, launches, "")
 
 

@@ -6,15 +6,15 @@ from typing import Literal
 
 from cudaops.domain.base import Record
 
-EndKind = Literal["roofline", "launch_bound", "atomic_order"]
+PerformanceLimitKind = Literal["roofline", "launch_bound", "atomic_order"]
 """`roofline`: within 10 % of what the device needs for arithmetic and bytes. `launch_bound`: as
 short as a launch. `atomic_order`: limited by atomics whose order its results hold."""
 
 
-class End(Record):
+class PerformanceLimit(Record):
     """Why a kernel cannot be made faster, as far as the record shows it."""
 
-    kind: EndKind
+    kind: PerformanceLimitKind
     says: str
     """One sentence with the numbers and where they come from."""
     numbers: dict[str, float]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from cudaops.cuda.devices import device
-from cudaops.cuda.ends import as_short_as_a_launch, at_roofline, load_latency_us
-from cudaops.domain.ends import End
+from cudaops.cuda.performance_limits import as_short_as_a_launch, at_roofline, load_latency_us
 from cudaops.domain.execution import MEASURED
+from cudaops.domain.performance_limit import PerformanceLimit
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError
@@ -19,7 +19,7 @@ from cudaops.sandbox.workbench import Workbench
 
 async def end_of(
     bench: Workbench, incumbent: Rewrite | None, profile: Profile, verdict: Verdict
-) -> End | None:
+) -> PerformanceLimit | None:
     """Of the author's kernel, or of a rewrite, as profiled on the most expensive workload; None
     where there may be something to gain, or nobody can tell."""
     if not (bench.models_time or bench.executor.time_source in MEASURED):
@@ -34,7 +34,7 @@ async def end_of(
     return at_roofline(profile, verdict, where, buffers, warm=workload.l2_regime == "warm")
 
 
-def _launch_bound(bench: Workbench, profile: Profile) -> End | None:
+def _launch_bound(bench: Workbench, profile: Profile) -> PerformanceLimit | None:
     """By the author's time on the most expensive workload, and that of an empty kernel."""
     workload = bench.workloads[0]
     try:
@@ -60,7 +60,7 @@ def _launch_bound(bench: Workbench, profile: Profile) -> End | None:
     )
 
 
-def atomic_order(bench: Workbench, verdict: Verdict) -> End | None:
+def atomic_order(bench: Workbench, verdict: Verdict) -> PerformanceLimit | None:
     """Where contended atomics limit the author's kernel, and what it writes depends on the order in
     which they were made. For after a search that came to its end and found nothing."""
     if verdict.subtype != "atomic_contention":
@@ -71,7 +71,7 @@ def atomic_order(bench: Workbench, verdict: Verdict) -> End | None:
         return None
     if not any(writes_by_order(f.body) for f in (form.kernel, *form.functions)):
         return None
-    return End(
+    return PerformanceLimit(
         kind="atomic_order",
         says=(
             f"{verdict.summary.rstrip('.')}; what {bench.kernel.qualified_name} writes holds the "

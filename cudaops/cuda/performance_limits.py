@@ -7,8 +7,8 @@ from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import Device
 from cudaops.cuda.roofline import floors
 from cudaops.cuda.subtypes import Subtype
-from cudaops.domain.ends import End
 from cudaops.domain.execution import UNMEASURED_WORDS
+from cudaops.domain.performance_limit import PerformanceLimit
 from cudaops.domain.profile import Profile, Verdict
 
 NEAR_PCT = 90.0
@@ -23,7 +23,7 @@ _BY_ARITHMETIC: frozenset[Subtype] = frozenset({"near_peak", "fma_pipe", "fp64_p
 
 def at_roofline(
     profile: Profile, verdict: Verdict, device: Device, buffer_bytes: int, *, warm: bool
-) -> End | None:
+) -> PerformanceLimit | None:
     """Within 10 % of the binding roofline. None where it is not, or not known.
 
     Bytes count once, however often the kernel moves them: no more than its buffers hold
@@ -48,7 +48,7 @@ def at_roofline(
         needs = f"its {line.flops / 1e9:.3g} GFLOP at {line.peak_gflops:.0f} GFLOP/s"
     else:
         needs = f"{least_bytes / 1e6:.3g} MB at {device.dram_bandwidth_gb_s:.0f} GB/s"
-    return End(
+    return PerformanceLimit(
         kind="roofline",
         says=(
             f"{profile.kernel} is at {near_pct:.0f} % of the "
@@ -79,7 +79,7 @@ def load_latency_us(profile: Profile, device: Device, *, warm: bool) -> float:
 def as_short_as_a_launch(
     profile: Profile, taken_us: float, launch_us: float, load_us: float, bar: float, launches: int,
     provenance: str,
-) -> End | None:  # fmt: skip
+) -> PerformanceLimit | None:  # fmt: skip
     """So short that one which does nothing but wait for one load would not be 10 % faster, or would
     not reach the bar.
 
@@ -97,7 +97,7 @@ def as_short_as_a_launch(
             f"{launches - 1:,} x {launch_us:.2f} us = {saved_us:,.1f} us"
         )
     load = f" and one load {load_us:.2f} us" if load_us else ""
-    return End(
+    return PerformanceLimit(
         kind="launch_bound",
         says=(
             f"{profile.kernel} takes {taken_us:.2f} us, an empty kernel {launch_us:.2f} us{load}, "
