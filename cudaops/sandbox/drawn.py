@@ -37,8 +37,9 @@ from cudaops.executors.cpu.order import SAME_L2
 from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject, number_of, numbers_in
+from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject, numbers_in
 from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_arguments
+from cudaops.sandbox.launch_numbers import number_of
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.shapes import ShapeFinder, axes_of, with_a_block_more
 from cudaops.sandbox.variations import COMPENSATED_WAYS
@@ -154,7 +155,8 @@ class DomainBuilder:
                 self._drawing.learn([one.draw for one in more])
                 found += more
         draws = [draw for shape in shapes for draw in self._drawing.combined(shape)]
-        draws += self._drawing.far(small)
+        drawing = self._drawing
+        draws += [*drawing.uniform(small), *drawing.modes(small), *drawing.far(small)]
         found += self._borne([*draws, *self._drawing.launches(shapes)])
         branches = self._branches(found)
         for _ in range(ROUNDS):

@@ -21,7 +21,6 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
     FLOATING,
     Allocation,
-    Argument,
     DeviceMemory,
     Element,
     Field,
@@ -32,22 +31,23 @@ from cudaops.domain.workload import (
 )
 from cudaops.executors.arrays import Array, read_array, write_array
 from cudaops.executors.base import Trial
-from cudaops.executors.fields import field_values, replaced, value_in, views, write_fields
+from cudaops.executors.fields import field_values, views, write_fields
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import ascends, before_path, pad_tail, searched_tables
+from cudaops.sandbox.launch_numbers import are_steps, as_launched, number_of, with_numbers
 from cudaops.sandbox.shapes import (
     EXPENSIVE,
     LEAST_SIZE,
     Shape,
     blocks_for,
     standing,
-    with_scalars,
 )
 from cudaops.sandbox.variations import (
     COMPENSATED_WAYS,
     EXACT_WAYS,
     LIMITS,
+    UNIFORM_WAYS,
     Way,
     varied,
     ways_of,
@@ -71,12 +71,24 @@ numbers has 210 steps."""
 KEPT = 0.2
 """Chance of one thing to stay as captured in a draw."""
 NUMBER_MOVES = 0.3
-"""Chance of a number that is passed to be another one in a draw."""
+MOST_MOVE = 0.8
+"""Chance of a number that is passed to be another one in a draw, and in every fourth: some branches
+take two numbers that nobody passes together."""
+MOST_PAIRS = 120
+LARGEST_MODE = 16
+"""Of a number that says what is to be done, and of its pairs with values of the other numbers."""
+UNIFORM_DRAWS = 64
+"""Of the cheapest shape, by which all threads of a block do the same: counts of them run over."""
 TOGETHER: tuple[Way, ...] = (
     "magnitudes", "integers", "one_large", "signed", "offset", "ties", "zeros", "one_large",
 )  # fmt: skip
 """Ways that all floating buffers take at once in some draws."""
 
+MAGNITUDES = (20, 70, 300, 1_200, 5_000, 40_000, 1_000_000, -40, -1_200, -50_000)
+"""Integer arguments of every size: products of them overflow 16 bits before they overflow 32, and
+a distance exceeds what it is measured in by far."""
+MOST_VALUES = 36
+"""Of one argument that are probed."""
 FAR = 2**30
 MOST_FAR = 16
 """An integer argument from there on is near an end of its type; so many draws have one."""
@@ -198,7 +210,7 @@ class Drawing:
             for a in subject.workload.arguments
             if isinstance(a, ScalarArgument)
             and a.element not in FLOATING
-            and _are_steps(self._passed_values(a.name))
+            and are_steps(self._passed_values(a.name))
         )
         """Integer arguments that step through powers of two from launch to launch: the program's
         own values are taken, and no others, since they stand for a place in an algorithm."""
@@ -209,7 +221,8 @@ class Drawing:
         )
         """Arguments that the program changes at all: none of them is a size."""
         around = [f.text for f in subject.program.files if f.path == subject.kernel.file]
-        self.numbers = numbers_in("\n".join([subject.kernel.text, *around]))
+        self.text = "\n".join([subject.kernel.text, *around])
+        self.numbers = numbers_in(self.text)
         self.tables = searched_tables(subject.workload, subject.facts)
         self._asks_nan = asks_for_nan(subject.kernel.text)
         self.ways: dict[str, list[Way]] = {}
@@ -287,10 +300,11 @@ class Drawing:
             together = next(iter((*also, *TOGETHER)[number:]), None)
             ways: dict[str, Way] = {}
             values: dict[str, int | float] = {}
+            moves = MOST_MOVE if number % 4 == 3 else NUMBER_MOVES
             for item in items:
                 if item.kind == "argument":
                     known = self.values.get(item.name, [])
-                    if known and self.random.random() < NUMBER_MOVES:
+                    if known and self.random.random() < moves:
                         values[item.name] = known[self.random.integers(len(known))]
                     continue
                 possible = self.ways.get(item.name, [])
@@ -299,6 +313,47 @@ class Drawing:
                 elif possible and self.random.random() >= KEPT:
                     ways[item.name] = possible[self.random.integers(len(possible))]
             yield self.draw(shape, ways, values)
+
+    def uniform(self, shape: Shape) -> list[Draw]:
+        """Every integer buffer the same all over, or rising evenly, by the ways that are borne."""
+        possible = {
+            i.name: [w for w in UNIFORM_WAYS if w == "captured" or w in self.ways.get(i.name, [])]
+            for i in self.items(shape.workload)
+            if i.kind == "buffer" and i.element not in FLOATING and self.ways.get(i.name)
+        }
+        if len(possible) < 2:
+            return []
+        draws = []
+        for _ in range(min(UNIFORM_DRAWS, self._affordable(shape))):
+            chosen = {n: ways[self.random.integers(len(ways))] for n, ways in possible.items()}
+            changed = {name: way for name, way in chosen.items() if way != "captured"}
+            draws.append(self.draw(shape, changed))
+        return draws
+
+    def modes(self, shape: Shape) -> list[Draw]:
+        """Each value of an argument that the text tells one from another by (`switch (border)`,
+        `kind == 2`) beside other values of every other one."""
+        text = _COMMENT.sub(" ", self.text)
+        pairs: list[dict[str, int | float]] = []
+        for name, values in self.values.items():
+            word = name.rpartition(".")[2]
+            asked = rf"switch\s*\(\s*(?:\w+\.)?{word}\b|\b{word}\s*[!=]=|[!=]=\s*(?:\w+\.)?{word}\b"
+            if not re.search(asked, text):
+                continue
+            few = [v for v in values if isinstance(v, int) and abs(v) <= LARGEST_MODE]
+            pairs += [
+                {name: mode, other: value}
+                for mode in few
+                for other, others in self.values.items()
+                if other != name
+                for value in others
+            ]
+        most = min(len(pairs), MOST_PAIRS, self._affordable(shape))
+        chosen = self.random.choice(len(pairs), most, replace=False) if pairs else []
+        return [self.draw(shape, values=pairs[n]) for n in chosen]
+
+    def _affordable(self, shape: Shape) -> int:
+        return max(LEAST_DRAWS, BUDGET // max(1, shape.accesses))
 
     def far(self, shape: Shape) -> list[Draw]:
         """One integer argument near an end of its type, beside buffers whose integers are anything:
@@ -384,7 +439,7 @@ class Drawing:
         if remembers:
             workload = _remembering(workload)
         if draw.recorded is not None:
-            workload = _as_launched(workload, self.subject.launches[draw.recorded])
+            workload = as_launched(workload, self.subject.launches[draw.recorded])
         workload = self._with_fewer_blocks(draw, with_numbers(workload, draw.values))
         inputs = standing(workload, background)
         contents, states = dict(inputs.contents), {g.name: g for g in workload.globals}
@@ -463,7 +518,8 @@ class Drawing:
             v = int(value)
             known = [v - 1, v + 1, v // 2, 1, 0, 2, 3, 7, -1, v - v // 3, 2 * v]
             known += [2**31 - 1, 2**33 + 5, 2**30, -(2**31), 2**32 - 2]
-        known = [*known, *_near(item, self.numbers)][:26]
+            known += MAGNITUDES
+        known = [*known, *_near(item, self.numbers)][:MOST_VALUES]
         least, most = LIMITS.get(item.element, (-np.inf, np.inf))
         if item.element not in FLOATING and value >= 0:
             least = max(least, self._least(item.name))
@@ -538,33 +594,6 @@ def contents_of(workload: Workload, item: Item) -> Array:
     return read_array(path, item.element)
 
 
-def number_of(workload: Workload, name: str) -> int | float:
-    """An argument's value, or that of a field of a structure that is passed. Raises KeyError."""
-    for argument in workload.arguments:
-        if isinstance(argument, ScalarArgument) and argument.name == name:
-            return argument.value
-        if isinstance(argument, OpaqueArgument):
-            for one in argument.fields:
-                if f"{argument.name}.{one.path}" == name:
-                    return value_in(argument, one)
-    raise KeyError(name)
-
-
-def with_numbers(workload: Workload, values: Mapping[str, int | float]) -> Workload:
-    """The launch with other numbers in the place of these arguments and fields."""
-    workload = with_scalars(workload, values)
-    arguments: list[Argument] = []
-    for argument in workload.arguments:
-        if isinstance(argument, OpaqueArgument):
-            raw = argument.raw_hex
-            for one in argument.fields:
-                if f"{argument.name}.{one.path}" in values:
-                    raw = replaced(raw, one, values[f"{argument.name}.{one.path}"])
-            argument = argument.model_copy(update={"raw_hex": raw})
-        arguments.append(argument)
-    return workload.model_copy(update={"arguments": tuple(arguments)})
-
-
 def _near(item: Item, numbers: Sequence[float]) -> list[int | float]:
     """Values of an argument about these numbers."""
     if item.element in FLOATING:
@@ -584,17 +613,3 @@ def _remembering(workload: Workload) -> Workload:
         for a in workload.allocations
     )
     return workload.model_copy(update={"allocations": allocations})
-
-
-def _as_launched(workload: Workload, launch: LaunchNumbers) -> Workload:
-    """The launch with the geometry and numbers of another one of the program."""
-    update = {
-        "grid": launch.grid, "block": launch.block, "dynamic_smem_bytes": launch.dynamic_smem_bytes,
-    }  # fmt: skip
-    return with_scalars(workload, launch.numbers).model_copy(update=update)
-
-
-def _are_steps(values: set[int | float]) -> bool:
-    """Whether they are several different powers of two."""
-    whole = {int(v) for v in values if v > 0}
-    return len(whole) > 2 and all(v & (v - 1) == 0 for v in whole)

@@ -30,7 +30,8 @@ from cudaops.executors.fields import (
     widened_argument,
     write_widened_fields,
 )
-from cudaops.program.analysis.facts import KernelFacts
+from cudaops.program.analysis.facts import Access, KernelFacts
+from cudaops.program.analysis.polynomials import Symbol
 
 CaseKind = Literal[
     "captured", "exact", "exact_positive", "exact_touched", "signed", "positive", "scaled",
@@ -162,8 +163,9 @@ def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> Inp
 
 
 def searched_tables(workload: Workload, facts: KernelFacts | None) -> frozenset[int]:
-    """Buffers that ascend as captured and in which what stands in memory says where is read. What a
-    search gives in any other order is nothing that an author promises."""
+    """Buffers that ascend as captured and that are searched: what stands in memory says where is
+    read, and not by an index that another buffer holds. What a search gives in any other order is
+    nothing that an author promises."""
     names: dict[int, list[str]] = {}
     for pointer in workload.pointers():
         names.setdefault(pointer.allocation, []).append(pointer.name)
@@ -174,12 +176,18 @@ def searched_tables(workload: Workload, facts: KernelFacts | None) -> frozenset[
         and a.role != "out"
         and a.element != "opaque"
         and any(
-            "memory" in x.depends or x.offset_bytes is None
-            for name in names.get(a.index, [])
-            for x in facts.touching(name)
+            _is_searched(x, facts) for name in names.get(a.index, []) for x in facts.touching(name)
         )
         and ascends(read_array(before_path(workload, a), a.element))
     )
+
+
+def _is_searched(access: Access, facts: KernelFacts) -> bool:
+    if access.offset_bytes is None:
+        return True
+    symbols = {a.name for a in access.offset_bytes.atoms() if isinstance(a, Symbol)}
+    unknowns = [facts.unknowns[name] for name in symbols & facts.unknowns.keys()]
+    return any("memory" in u.depends and u.array in ("", access.array) for u in unknowns)
 
 
 def ascends(values: Array) -> bool:

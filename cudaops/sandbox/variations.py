@@ -17,15 +17,16 @@ from cudaops.executors.arrays import LARGEST, Array
 
 Way = Literal[
     "captured", "touched", "permuted", "reversed", "resampled", "between", "ties", "least", "most",
-    "flags", "sparse", "mixed", "ascending", "steps", "small", "both_signs", "any", "near",
-    "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros", "one_large",
-    "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing", "some_large",
+    "flags", "sparse", "mixed", "ascending", "steps", "evenly", "small", "both_signs", "any",
+    "near", "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros",
+    "one_large", "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing",
+    "some_large",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
 INTEGER_WAYS: tuple[Way, ...] = (
     "permuted", "between", "ties", "touched", "sparse", "steps", "flags", "small", "any",
-    "both_signs", "mixed", "ascending", "resampled", "reversed", "least", "most", "near",
+    "both_signs", "mixed", "ascending", "resampled", "reversed", "least", "most", "near", "evenly",
 )  # fmt: skip
 """Those of integers, in order of what they show."""
 FLOAT_WAYS: tuple[Way, ...] = (
@@ -35,6 +36,10 @@ FLOAT_WAYS: tuple[Way, ...] = (
 """Those of floating values, likewise."""
 COMPENSATED_WAYS: tuple[Way, ...] = ("some_large",)
 """Those of floating values that an author who computes rounding errors is asked in addition."""
+UNIFORM_WAYS: tuple[Way, ...] = (
+    "captured", "least", "evenly", "captured", "least", "evenly", "most", "ascending",
+)  # fmt: skip
+"""Those of integers by which all threads do the same, the likelier twice."""
 EXACT_WAYS: frozenset[Way] = frozenset({"integers", "ties", "equal", "nothing"})
 """Small integers: arithmetic on them is exact, and so is the rule for ties."""
 
@@ -110,8 +115,8 @@ def integers(
 ) -> Array:
     """Integers of this type: see `Way`.
 
-    `between`, `ascending`, `steps` stay within what was captured, so that an index may stay one;
-    `ascending` and `steps` begin and end as the captured values do, as offsets must.
+    `between`, `ascending`, `steps`, `evenly` stay within what was captured, so that an index may
+    stay one; the last three begin and end as the captured values do, as offsets must.
     """
     least, most = LIMITS[element]
     low, high = int(values.min()), int(values.max())
@@ -150,6 +155,8 @@ def integers(
         ordered = np.sort(pool)
         ordered[0], ordered[-1] = min(values[0], values[-1]), max(values[0], values[-1])
         return np.sort(ordered)
+    if way == "evenly":
+        return np.linspace(float(values[0]), float(values[-1]), count).astype(values.dtype)
     if way == "touched":
         return _moved(values, least, most, generator)
     if way == "near":
