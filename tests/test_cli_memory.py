@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -153,16 +152,6 @@ def test_patterns(folder: Path) -> None:
     )
     found = json.loads(cudaops("patterns", "--device-class", "sm_86", "--json", cwd=folder).stdout)
     assert [(p["family"], p["tried"], p["paid"]) for p in found] == [("tiling", 2, 1)]
-
-
-def test_files_of_before_are_imported_and_stay_when_all_is_forgotten(tmp_path: Path) -> None:
-    shutil.copytree(Path(__file__).parent / "data" / "memory_files", tmp_path / "memory")
-    done = cudaops("list", cwd=tmp_path)
-    assert len(done.stdout.splitlines()) == 3, done.stderr
-    done = cudaops("forget", "--all", "--yes", cwd=tmp_path)
-    assert done.stdout == "forgot 3 kernels\n"
-    assert f"imported from {tmp_path / 'memory' / 'kernels'} still stands there" in done.stderr
-    assert cudaops("list", cwd=tmp_path).stdout == "nothing is remembered yet\n"
 
 
 def test_a_database_that_is_none_and_memory_switched_off(folder: Path) -> None:

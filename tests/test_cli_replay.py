@@ -19,7 +19,7 @@ from tests.reports import recordings
 
 ROOT = Path(__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "recorded" / "naive_matmul"
-H200 = ROOT / "benchmarks" / "results" / "2026-11-20-h200" / "cold"
+H200 = ROOT / "examples" / "recorded" / "h200_naive_matmul"
 
 
 def replay(

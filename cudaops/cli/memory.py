@@ -11,7 +11,7 @@ import typer
 from cudaops.domain.memory import KernelKey
 from cudaops.errors import InputError
 from cudaops.memory.results import KernelMemory
-from cudaops.memory.store import OLD, Memory
+from cudaops.memory.store import Memory
 from cudaops.memory.texts import document, pattern_line
 from cudaops.reports.quantities import one_line
 from cudaops.settings import load_settings
@@ -108,8 +108,6 @@ def forget(
     if not yes:
         typer.confirm(f"forget {what}, notes included?", abort=True)
     typer.echo(f"forgot {_counted(memory.forget(key), 'kernel')}")
-    if (old := memory.folder / OLD).exists():
-        typer.echo(f"what was imported from {old} still stands there: remove it yourself", err=True)
 
 
 @app.command()

@@ -65,7 +65,6 @@ class Architecture:
     """What the driver takes from every block."""
     shared_allocation_unit: int = 128
     sector_bytes: int = 32
-    cache_line_bytes: int = 128
     driver_tells_bandwidth: bool = True
     """Whether twice the memory clock times the bus width, as the driver reports them, is the peak
     bandwidth. Not so where the host's memory is used."""

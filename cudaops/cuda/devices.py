@@ -133,7 +133,7 @@ _DATACENTER = (
         sm_clock_mhz=1695.0, sm_clock_kind="boost", memory_gb=24.0, dram_bandwidth_gb_s=600.0,
         l2_bytes=6 * _MB,
         source="NVIDIA A10 datasheet (31.2 TFLOPS FP32, 600 GB/s, 24 GB); GA102 whitepaper (L2: "
-        "512 KB for each of 12 memory controllers); 72 SMs: run in seed document 000",
+        "512 KB for each of 12 memory controllers); 72 SMs: what a program on one reported",
     ),
     Device(
         **asdict(SM_86), name="A40", full_name="NVIDIA A40", sm_count=84,

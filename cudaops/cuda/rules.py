@@ -35,8 +35,8 @@ STRAINED_SOURCE = (
 )
 IDLE_DRAM_PCT = 40.0
 IDLE_DRAM_SOURCE = (
-    "judgement: half of what counts as busy; the captured naive product shows 0.4 %, the A10 run "
-    "of seed document 000 1.5 %"
+    "judgement: half of what counts as busy; the captured naive product shows 0.4 % on an "
+    "H200, and 1.5 % on an A10"
 )
 
 

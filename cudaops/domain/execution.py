@@ -479,7 +479,5 @@ class Measurement(Record):
 
 
 CompileOutcome = Annotated[Compiled | CompileFailed, Field(discriminator="kind")]
-RunOutcome = Annotated[Ran | Misbehaved, Field(discriminator="kind")]
-MeasureOutcome = Annotated[Measurement | Misbehaved, Field(discriminator="kind")]
 CaptureOutcome = Annotated[Captured | CompileFailed | Misbehaved, Field(discriminator="kind")]
 ProgramOutcome = Annotated[ProgramRan | CompileFailed | Misbehaved, Field(discriminator="kind")]

@@ -111,8 +111,8 @@ MIN_MEASURED_SAMPLES = 10
 
 MEASURABLE_SPEEDUP = 1.02
 """No measured time is accepted below this, whatever the bar: two builds of one kernel differ by up
-to 2 %. Source: the no-gain threshold of seed document 001. It also keeps two identical kernels from
-being accepted at a bar of 1, where the interval alone would let some of them through."""
+to 2 %, which is no gain. It also keeps two identical kernels from being accepted at a bar of 1,
+where the interval alone would let some of them through."""
 
 
 class Speedup(NamedTuple):

@@ -77,7 +77,8 @@ class Policy(JudgeOptions, ReviewOptions):
     """How many times the baseline's own relative L2 error against the widened run a candidate may
     have. A sum in another order stays within small factors; TF32 is ~1000 times less exact."""
     rtol_program: float = 1e-3
-    """Relative tolerance on numbers the whole program prints. Source: seed document 000."""
+    """Relative tolerance on numbers the whole program prints. Chosen: checksums of sums
+    in another order differ by less."""
 
 
 class Judgement(Record):

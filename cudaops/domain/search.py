@@ -16,14 +16,14 @@ class SearchOptions(Record):
 
     strategy: Strategy = "greedy"
     width: int = 4
-    """Branches kept, and developed at once, in a round. Source: seed document 003."""
+    """Branches kept, and developed at once, in a round. Chosen, as the three below."""
     rounds: int = 3
     """Most rounds of a beam; branch has one."""
     branching: int = 2
-    """Children of a branch that beats its parent. Source: seed document 003."""
+    """Children of a branch that beats its parent."""
     min_improvement: float = 0.03
-    """A beam ends where a round improves no family's best time by this share. Source: seed document
-    003, which looks at the best time alone."""
+    """A beam ends where a round improves no family's best time by this share: less is as
+    much as times differ from run to run."""
     seed: int = 0
     """Decides between equals, so that the same answers give the same search."""
 

@@ -19,7 +19,7 @@ from cudaops.domain.judgement import Comparison, Gate
 TOLERANCE = 0.15
 """Share by which the host clock's time of a launch may differ from the events' median. Chosen, not
 measured: clocks and temperature move a few percent between the two, and work that is hidden from
-the events (verification.md, D1 to D7) moves the host's time by a multiple."""
+the events (docs/verification.md) moves the host's time by a multiple."""
 LAUNCH_GAP_US = 3.0
 """Time between two launches that the host sees and events do not, where it was not measured.
 Source: launch overhead of one kernel in a stream, a few microseconds (CUDA C++ Best Practices

@@ -1,6 +1,6 @@
 """A whole program that somebody handed in: what of it is not in the rewrite that is judged.
 
-A rewrite is device code and its launches (design D1). What its author ran is more: host code, and
+A rewrite is device code and its launches. What its author ran is more: host code, and
 other kernels that he may have changed. Nobody shall take a verdict for one on the whole file.
 """
 

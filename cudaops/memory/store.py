@@ -16,12 +16,9 @@ from pydantic import ValidationError
 
 from cudaops.domain.memory import KernelKey, MemoryEntry, Pattern
 from cudaops.errors import EnvironmentFailure, InputError
-from cudaops.memory.old_files import read_old_files
 from cudaops.memory.results import KernelMemory, aggregate, put_together
 
 FILE = "memory.sqlite"
-OLD = "kernels"
-"""Folder of the Markdown files that memory was before; read until the database is made."""
 WAIT_S = 10.0
 """Longest wait for another writer. A write takes milliseconds."""
 
@@ -73,8 +70,8 @@ class Memory:
     """What runs learnt, in `folder`/memory.sqlite. Every read sees what is there by then.
 
     Raises EnvironmentFailure where the file or the folder cannot be read or written, or the file is
-    none of ours: it is left as it is. Where there is none yet, the old files are memory; only
-    writing makes it.
+    none of ours: it is left as it is. Where there is none yet, nothing is known; only writing makes
+    it.
     """
 
     def __init__(self, folder: Path, *, wait_s: float = WAIT_S) -> None:
@@ -167,13 +164,13 @@ class Memory:
 
     @contextmanager
     def _connected(self, where: str) -> Iterator[sqlite3.Connection]:
-        """A database that is ours. A new one gets the schema, and in it what the old files say."""
+        """A database that is ours. A new one gets the schema."""
         opened = sqlite3.connect(where, uri=True, timeout=self._wait_s, isolation_level=None)
         with closing(opened) as db:
             if _is_new(db):
                 db.execute("BEGIN IMMEDIATE")
                 if _is_new(db):  # nobody was quicker
-                    _make(db, self.folder / OLD)
+                    _make(db)
                 db.execute("COMMIT")
             application, version = _pragma(db, "application_id"), _pragma(db, "user_version")
             if application != APPLICATION:
@@ -211,14 +208,9 @@ def _is_new(db: sqlite3.Connection) -> bool:
     return not (objects or _pragma(db, "application_id") or _pragma(db, "user_version"))
 
 
-def _make(db: sqlite3.Connection, old_files: Path) -> None:
+def _make(db: sqlite3.Connection) -> None:
     for statement in SCHEMA.split(";"):
         db.execute(statement)
-    for old in read_old_files(old_files):
-        kernel = _kernel(db, old.key)
-        db.executemany(_ADD, [_row(kernel, entry) for entry in old.entries])
-        if old.notes:
-            _note(db, kernel, old.notes)
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> int:

@@ -1,4 +1,4 @@
-"""The checked evaluator of plan expressions (design D1). Nothing here calls `eval`.
+"""The checked evaluator of plan expressions. Nothing here calls `eval`.
 
 Arithmetic is C's on signed 64-bit integers: division truncates towards zero, overflow and division
 by zero are errors. Floating arguments are doubles. A pointer plus an integer moves by elements.

@@ -1,4 +1,4 @@
-"""Whether a text is device code and nothing else (design D1), as written and as preprocessed.
+"""Whether a text is device code and nothing else, as written and as preprocessed.
 
 A candidate on the `cpu` executor shares a process with code that reports about it, so whatever
 could run on its own, reach our shim or escape its namespace is refused. The executors isolate as

@@ -1,4 +1,4 @@
-"""What a program does that capture cannot follow, in plain words (design D2)."""
+"""What a program does that capture cannot follow, in plain words."""
 
 from __future__ import annotations
 

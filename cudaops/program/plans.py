@@ -1,4 +1,4 @@
-"""Launch plans: from directives to numbers for one workload (design D1)."""
+"""Launch plans: from directives to numbers for one workload."""
 
 from __future__ import annotations
 

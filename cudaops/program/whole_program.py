@@ -1,6 +1,7 @@
 """Someone else's whole program as a Rewrite: its kernels, launched as it launches them.
 
-A model or a user who answers with a program is met half way (design D1): the host code is dropped.
+A model or a user who answers with a program is met half way: a rewrite is device code and its
+launches, so the host code is dropped.
 """
 
 from __future__ import annotations

@@ -74,11 +74,11 @@ _MEMORY_PEAK = Condition(
 )
 _L1_LOW = Condition(
     ncu.L1_HIT_RATE, "<", 30.0,
-    "source document 001; alone it means nothing: the tiled product has 3 % by design",
+    "judgement; alone it means nothing: the tiled product has 3 % by design",
 )  # fmt: skip
 _L2_LOW = Condition(
     ncu.L2_HIT_RATE, "<", 50.0,
-    "source document 001; alone it means nothing: a stream reads each byte once",
+    "judgement; alone it means nothing: a stream reads each byte once",
 )  # fmt: skip
 _DRAM_USED = Condition(
     ncu.DRAM_THROUGHPUT, ">=", IDLE_DRAM_PCT,
@@ -108,7 +108,7 @@ def _uncoalesced(requests: str, used: str) -> Cue:
             ),
             Condition(
                 used, "<", 25.6,
-                "source document 001: a fifth of the bytes wasted; just 25.6 is what a stride-free "
+                "judgement: a fifth of the bytes wasted; just 25.6 is what a stride-free "
                 "access shifted by one word uses, and not worth a rewrite",
             ),
             _MEMORY_USED,
@@ -147,7 +147,10 @@ TRIGGERS: Mapping[str, tuple[Cue, ...]] = MappingProxyType({
         Cue(("occupancy_shared", "occupancy_block_size", "occupancy_registers")),
         Cue(
             conditions=(
-                Condition(ncu.ACHIEVED_OCCUPANCY, "<", 50.0, "source document 001"),
+                Condition(
+                    ncu.ACHIEVED_OCCUPANCY, "<", 50.0,
+                    "judgement: half of what an SM can hold",
+                ),
                 Condition(
                     derived.IDLE_ISSUE, ">=", 50.0,
                     "the occupancy rules: only a scheduler that idles can use more warps",
@@ -192,7 +195,7 @@ TRIGGERS: Mapping[str, tuple[Cue, ...]] = MappingProxyType({
             conditions=(
                 Condition(
                     ncu.EXECUTED_IPC_ACTIVE, "<", 0.5,
-                    "source document 001: an eighth of what four schedulers can issue",
+                    "judgement: an eighth of what four schedulers can issue",
                 ),
                 Condition(ncu.MEMORY_THROUGHPUT, "<", STRAINED_PCT, STRAINED_SOURCE),
             ),

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MOST_TOKENS = 8000
-"""From here on optional parts are left out. Source: issue 5, which bounds the prompts for
-naive_matmul; what must be said, a long kernel or incumbent, is said whatever it takes."""
+"""From here on optional parts are left out. Chosen, for what a question costs; what must be
+said, a long kernel or incumbent, is said whatever it takes."""
 
 CHARACTERS_A_TOKEN = 2.5
 """Where there is no tokenizer. Measured: examples/naive_matmul.cu is 3,288 characters and 1,316

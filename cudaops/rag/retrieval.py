@@ -268,7 +268,7 @@ class _Look:
     ) -> None:
         self._cursor = cursor
         cursor.execute("SELECT set_config('hnsw.ef_search', %s, true)", [str(NEAREST)])
-        self._query, self._subtype, self._weights = query, subtype, weights
+        self._subtype, self._weights = subtype, weights
         cursor.execute(_WORDS, [query])
         rows = [row for row in cursor.fetchall() if row[1] or not row[0].isdigit()]
         rows = sorted(rows, key=lambda row: (row[1], row[0]))[:QUERY_WORDS]

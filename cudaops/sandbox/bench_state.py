@@ -10,7 +10,7 @@ from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.project.tree import ARCHIVE
-from cudaops.sandbox.captures import CapturedRuns, read_captured
+from cudaops.sandbox.captures import CapturedRuns
 
 TREE = f"state/{ARCHIVE}"
 """In a run folder: a project's tree as it was."""
@@ -38,7 +38,7 @@ def read_state(folder: Path) -> BenchState:
     state = folder / "state"
     try:
         program = Program.model_validate_json((state / "program.json").read_text("utf-8"))
-        captured = read_captured(state)
+        captured = CapturedRuns.model_validate_json((state / "captured.json").read_text("utf-8"))
         seed = int(json.loads((state / "seed.json").read_text("utf-8")))
     except FileNotFoundError as error:
         raise InputError(

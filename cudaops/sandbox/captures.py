@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import shlex
@@ -107,17 +106,6 @@ class CapturedRuns(Record):
         """The same with every workload changed."""
         runs = tuple(one.with_workloads(change) for one in self.runs)
         return self.model_copy(update={"runs": runs})
-
-
-def read_captured(state: Path) -> CapturedRuns:
-    """What stands in a run's folder with its state. Raises OSError and ValueError."""
-    text = (state / "captured.json").read_text("utf-8")
-    if json.loads(text).get("kind") != "captured":
-        return CapturedRuns.model_validate_json(text)
-    # As 0.1 wrote it before a job had several runs: arguments stood with the options alone.
-    argv = tuple(json.loads((state / "options.json").read_text("utf-8"))["argv"])
-    captured = Captured.model_validate_json(text)
-    return CapturedRuns(runs=(CapturedRun(run=ProgramRun(argv=argv), captured=captured),))
 
 
 def captured_of_author(

@@ -13,7 +13,7 @@ RETIRE_FACTOR = 2.0
 """A family whose best takes this many times the leader's trails. Source: as the tuner's FAR_BEHIND;
 one refinement rarely brings more."""
 RETIRE_ROUNDS = 2
-"""Rounds in a row in which a family must trail. Source: part P6 of issue 5."""
+"""Rounds in a row in which a family must trail. Chosen: one bad round may be chance."""
 
 
 def times_by_family(branches: Sequence[Branch]) -> dict[str, float]:

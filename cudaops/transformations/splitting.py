@@ -31,7 +31,6 @@ from cudaops.transformations.scans import Scan, scan_in
 from cudaops.transformations.trees import (
     BARRIERS,
     COLLECTIVES,
-    calls_in,
     declared_in,
     is_pointed_at,
     is_pure,
@@ -548,8 +547,3 @@ def _is_counter(value: Any, loop: s.For) -> bool:
         x is not None and x[0] == value.text and x[1] == "+" and isinstance(x[2], s.Number)
         for x in steps
     )
-
-
-def all_calls(form: s.KernelForm) -> set[str]:
-    """Of a kernel and of everything that it reaches."""
-    return calls_in((form.kernel.body, *(f.body for f in form.functions)))

@@ -224,11 +224,6 @@ def is_barrier(node: Any, functions: Collection[str] = BLOCK_BARRIER) -> bool:
     return False
 
 
-def loops_in(body: Any) -> tuple[s.For, ...]:
-    """Loops in the text's order, outer ones first."""
-    return tuple(x for x in s.below(body) if isinstance(x, s.For))
-
-
 def swapped(root: Any, old: Any, new: Any) -> Any:
     """The tree with one node, found by identity, in place of another; `new` may be a tuple of
     statements."""

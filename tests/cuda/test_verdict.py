@@ -178,7 +178,7 @@ LAUNCHES: dict[str, tuple[dict[str, float], dict[str, float]]] = {
     "stall_wait": ({**QUIET, **STALL, ncu.STALL_WAIT: 4}, {ncu.STALL_WAIT: 1}),
     "low_parallelism": ({**QUIET, **IDLE}, {ncu.NO_ELIGIBLE: 20, ncu.SM_THROUGHPUT: 70}),
 }  # fmt: skip
-"""Constructed launches; the L1 one has the numbers of the A10 run in seed document 000."""
+"""Constructed launches; the L1 one has the numbers of a run on an A10."""
 
 
 @pytest.mark.parametrize("subtype", LAUNCHES)
@@ -212,7 +212,7 @@ ASKED_FOR = {
     "atomics contention": "atomic_contention", "high waves": "many_waves",
     "near peak": "near_peak",
 }  # fmt: skip
-"""The list of issue 3 in its own words. `launch_bound` and `near_peak` have tests of their own."""
+"""What users name, in their words. `launch_bound` and `near_peak` have tests of their own."""
 
 
 @pytest.mark.parametrize("words", ASKED_FOR)

@@ -60,7 +60,7 @@ def test_clocks_that_agree(host: float) -> None:
 
 
 def test_an_h200s_clocks_agree() -> None:
-    """Medians of one run there, 2026-11-20: benchmarks/results/2026-11-20-h200/cold/run.json."""
+    """Medians of one run there, 2026-11-20: examples/recorded/h200_naive_matmul."""
     passed, summary = gate_of(side(68.608, 67.054, (66.384,)), side(419.072, 417.997, (415.68,)))
     assert passed, summary
 

@@ -76,18 +76,12 @@ def table_row(name: str) -> str:
 
 KEPT, NOT = "provisional", "rejected"
 MODELLED_SINCE: dict[str, tuple[tuple[str, float | None], ...]] = {
-    "column_sums": ((KEPT, 41.6), (NOT, 42.4), (KEPT, 64.1)),
     "histogram256": ((KEPT, 370.0), (KEPT, 408.0), (NOT, 246.0)),
-    "bilateral": ((KEPT, 9.35), (NOT, 7.08), (KEPT, 10.04)),
-    "conv3x3": ((KEPT, 4.51), (KEPT, 7.17), (NOT, 7.17)),
     "invert8": ((NOT, None), (KEPT, 2.14), (NOT, 2.12), (NOT, 0.59)),
-    "spmv_csr": ((KEPT, 2.21), (NOT, 2.17), (NOT, 2.21)),
 }
 """Outcome and speedup of attempts that the model of time sees otherwise than when they were
 recorded, since later on that day (e5e2c9e and what followed): atomics wait for their line of L2 and
-loads pass stores as on an H200, which took 66x for the first and 451x for the second. `conv3x3`:
-long stages are extrapolated from shares that differ; an H200 took 2.64x for its first rewrite with
-(8, 8) and 3.03x for its second (2026-11-28, `verify --executor cuda`)."""
+loads pass stores as on an H200, which took 451x for the histogram."""
 
 
 def held_again(name: str, folder: Path, **changes: Any) -> tuple[RunRecord, str]:
@@ -117,7 +111,7 @@ def held_again(name: str, folder: Path, **changes: Any) -> tuple[RunRecord, str]
 
 
 def test_all_of_them_are_small() -> None:
-    assert len(NAMES) >= 6
+    assert NAMES == ["histogram256", "invert8"]
     files = [path for path in DIALOGUES.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < MOST_BYTES * len(NAMES)
 

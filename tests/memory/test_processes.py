@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sqlite3
 import subprocess
@@ -16,8 +15,6 @@ import pytest
 from cudaops.errors import EnvironmentFailure
 from cudaops.memory.store import Memory
 from tests.memory.made import KEY, entry
-
-DATA = Path(__file__).parents[1] / "data"
 
 _WRITER = """
 import sys
@@ -67,23 +64,6 @@ def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     ids += [e.source_id for e in known.entries]
     assert sorted(ids) == sorted(entry(n).source_id for n in [*range(30), *range(1000, 1030)])
     assert known.notes == ""
-
-
-def test_files_of_before_are_imported_by_one_of_several_at_once(tmp_path: Path) -> None:
-    folder = Path(shutil.copytree(DATA / "memory_files", tmp_path / "memory"))
-    there = Memory(folder).kernels()
-    before = sum(len(m.entries) + sum(len(g.source_ids) for g in m.avoided) for m in there)
-    writers = [_writer(folder, 5000 + first, 2) for first in (0, 10, 20)]
-    for writer in writers:
-        _go(writer)
-    for writer in writers:
-        writer.communicate(timeout=120)
-        assert writer.returncode == 0
-    memory = Memory(folder)
-    assert len(memory.kernels()) == 3
-    with sqlite3.connect(memory.file) as db:
-        (results,) = db.execute("SELECT count(*) FROM result").fetchone()
-    assert results == before + 6
 
 
 def test_a_killed_writer_leaves_whole_entries_and_no_lock(tmp_path: Path) -> None:

@@ -33,10 +33,11 @@ _INTRO = (
     "`propose_rewrites` names at most {most}: first those on the verdict's subtype, then those on "
     "the other findings in their order, then those that metrics alone call for, by severity. A "
     "metric that was not collected fires nothing.\n\n"
-    "The topics are those of source document 001; the text is our own. Where its trigger or its "
-    "advice is not followed, the last column says why. *The naive product* and *the tiled product* "
-    "are the two captures in [tests/data/ncu](../tests/data/ncu/README.md): NVIDIA H200, ncu "
-    "2025.3.1, 2026-11-20, with the commands that made them. Tokens are counted by {counter}."
+    "The topics are those of a list that this project was given; the text is our own. Where its "
+    "trigger or its advice is not followed, the last column says why. *The naive product* and *the"
+    " tiled product* are the two captures in [tests/data/ncu](../tests/data/ncu/README.md): NVIDIA"
+    " H200, ncu 2025.3.1, 2026-11-20, with the commands that made them. Tokens are counted by "
+    "{counter}."
 )
 
 DIFFERS: Mapping[str, str] = {
@@ -76,7 +77,7 @@ DIFFERS: Mapping[str, str] = {
     "then only its scope or its count can change.",
     "low_ipc": "It asks for less than 0.5 alone. Beside a full memory path that is normal.",
 }
-"""Of each note: what the source document says of its trigger or cure, and where we differ."""
+"""Of each note: what the given list says of its trigger or cure, and where we differ."""
 
 
 def expert_notes_page() -> str:
@@ -89,7 +90,7 @@ def expert_notes_page() -> str:
     parts = [
         "# Expert notes",
         _INTRO.format(most=MOST_FIRED, counter=counted_by()),
-        table(("id", "signal", "tokens", "source document 001"), summary),
+        table(("id", "signal", "tokens", "what the given list has"), summary),
         _totals(notes),
         "## What fires each",
         "Rules and their thresholds: [verdicts](verdicts.md).",

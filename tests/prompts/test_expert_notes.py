@@ -32,7 +32,7 @@ NAMES = [
     "stall_mio_throttle", "stall_math_pipe", "stall_barrier", "stall_wait", "stall_membar",
     "low_ipc",
 ]  # fmt: skip
-"""As source document 001 lists them."""
+"""In the order of the list that the notes follow."""
 
 every_note = pytest.mark.parametrize("note", NOTES, ids=lambda note: note.id)
 

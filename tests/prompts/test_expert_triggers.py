@@ -187,7 +187,7 @@ def test_every_note_can_fire(note: str) -> None:
     ],
 )
 def test_what_looks_alike_does_not_fire_it(metrics: dict[str, float], silent: str) -> None:
-    """Most are where the source document's trigger would have fired."""
+    """Most are where the given list's trigger would have fired."""
     assert silent not in diagnosed(
         {ncu.MEMORY_THROUGHPUT: 50, **metrics}, metrics.get(ncu.DURATION, 1e4)
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -22,12 +24,13 @@ from tests.reports import records
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "examples" / "recorded"
-MEASURED = ROOT / "benchmarks" / "results" / "2026-11-20-h200"
+DIALOGUE = RECORDED / "dialogues" / "invert8"
+MEASURED = RECORDED / "h200_naive_matmul"
 RUNS = (
     RECORDED / "naive_matmul",
-    RECORDED / "scripted_model",
-    MEASURED / "cold",
-    MEASURED / "warm",
+    DIALOGUE,
+    RECORDED / "dialogues" / "histogram256",
+    MEASURED,
 )
 VOID = {"meta", "br", "path", "circle", "rect", "polyline"}
 
@@ -92,8 +95,9 @@ TIMED = re.compile(r"\d (?:ms|µs|us)\b|\d\.\d\d×")
 """A time of a kernel, or a speedup as reports write them; the bar is `1.2×`."""
 
 
-@pytest.mark.parametrize("folder", RUNS[:2], ids=lambda f: f.name)
+@pytest.mark.parametrize("folder", RUNS[:3], ids=lambda f: f.name)
 def test_no_modelled_time_or_speedup_stands_without_its_source(folder: Path) -> None:
+    source = f"modelled for {record_of(read_recording(folder)).device}"
     text = html_report(folder).split("<body", 1)[1]
     # The notes say themselves where their numbers were measured.
     text = re.sub(r"<blockquote>.*?</blockquote>", "", text, flags=re.DOTALL)
@@ -104,7 +108,7 @@ def test_no_modelled_time_or_speedup_stands_without_its_source(folder: Path) -> 
             said = re.sub("<[^>]+>", " ", block)
             if TIMED.search(said):
                 looked_at += 1
-                assert "modelled for A10" in said, said
+                assert source in said, said
         text = blocks.sub("", text)
     assert looked_at >= 12
     assert not TIMED.search(re.sub("<[^>]+>", " ", text))
@@ -118,7 +122,7 @@ def test_the_first_sentence_says_what_kind_of_number_it_is() -> None:
 
 
 def test_a_measured_run_shows_its_interval_and_no_word_of_a_model() -> None:
-    page = Page(html_report(MEASURED / "cold"))
+    page = Page(html_report(MEASURED))
     assert "6.11×" in page.text
     assert "% interval 6.10× to 6.12×" in page.text
     assert "measured on H200, CUDA events" in page.text
@@ -126,7 +130,7 @@ def test_a_measured_run_shows_its_interval_and_no_word_of_a_model() -> None:
 
 
 def test_the_fragment_is_the_document_without_its_frame() -> None:
-    recording = read_recording(RECORDED / "scripted_model")
+    recording = read_recording(DIALOGUE)
     record, beside = record_of(recording), html.beside_of(recording)
     fragment = html.sections(record, recording.events, beside)
     assert html.fragment_of(html.document(record, recording.events, beside)) == fragment.strip()
@@ -139,7 +143,7 @@ def test_the_fragment_is_the_document_without_its_frame() -> None:
 
 def test_every_class_is_ours_and_every_rule_stands_below_one() -> None:
     style = re.sub(r"/\*.*?\*/", "", html.STYLE_FILE.read_text("utf-8"), flags=re.DOTALL)
-    page = Page(html_report(RECORDED / "scripted_model"))
+    page = Page(html_report(DIALOGUE))
     used = {c for _, a in page.tags for c in str(a.get("class") or "").split()}
     assert all(name.startswith("r-") for name in used), used
     selectors = re.findall(r"([^{}]+)\{", re.sub(r"@media[^{]*\{", "", style))
@@ -163,7 +167,7 @@ def test_the_roofline_stands_where_the_numbers_are() -> None:
     assert best.y < base.y, "faster is higher"
     assert best.x > base.x, "fewer bytes is further right"
     assert all(mark.roof_y <= mark.y for mark in (base, best)), "nothing is above its roof"
-    measured = roofline.view(record_of(read_recording(MEASURED / "cold")))
+    measured = roofline.view(record_of(read_recording(MEASURED)))
     assert {(p.who, p.level) for p in measured.points} == {
         (who, level) for who in ("author's kernel", "best rewrite") for level in ("DRAM", "L2")
     }
@@ -189,21 +193,38 @@ def test_what_was_not_counted_is_said_and_not_drawn() -> None:
 
 
 def test_candidates_stand_in_order_with_their_trials() -> None:
-    recording = read_recording(RECORDED / "scripted_model")
-    found = candidates.view(
-        record_of(recording), recording.events, html.beside_of(recording).trials
-    )
+    recording = read_recording(DIALOGUE)
+    record = record_of(recording)
+    first, *others = record.attempts
+    unbuilt = first.model_copy(update={"candidate_us": None, "configurations_tried": 1})
+    record = record.model_copy(update={"attempts": (unbuilt, *others)})
+    found = candidates.view(record, recording.events, html.beside_of(recording).trials)
     assert [(e.iteration, e.word) for e in found.entries] == [
-        (1, "rejected"), (2, "rejected"), (3, "rejected"),
-        (4, "tried"), (4, "tried"), (4, "tried"), (4, "provisional"),
+        (1, "tried"), (1, "tried"), (1, "tried"), (1, "rejected"),
+        (2, "tried"), (2, "tried"), (2, "tried"), (2, "provisional"),
+        (3, "tried"), (3, "tried"), (3, "tried"), (3, "provisional"),
+        (4, "tried"), (4, "tried"), (4, "tried"), (4, "rejected"),
     ]  # fmt: skip
     assert found.drawing is not None
-    assert found.drawing.marks[0].y == found.drawing.strip_y, "it never ran: no time, not 0"
+    assert found.drawing.marks[3].y == found.drawing.strip_y, "it never ran: no time, not 0"
     assert found.drawing.words == ["provisional", "rejected", "tried"]
-    assert all(e.time == "not timed" or "modelled for A10" in e.time for e in found.entries)
-    without = candidates.view(record_of(recording), (), {})
+    assert all(
+        (e.time == "not timed") if number == 3 else "modelled for H200" in e.time
+        for number, e in enumerate(found.entries)
+    )
+    without = candidates.view(record, (), {})
     assert len(without.entries) == 4
-    assert without.missing == ["The tuner's trials of candidate 4 are not at hand."]
+    assert without.missing == ["The tuner's trials of candidate 2, 3, 4 are not at hand."]
+
+
+def test_trials_are_read_from_the_folder() -> None:
+    recording = read_recording(RECORDED / "naive_matmul")
+    trials = html.beside_of(recording).trials
+    found = candidates.view(record_of(recording), (), trials)
+    assert len(found.entries) == len(trials[1]) + 1
+    assert {e.word for e in found.entries[:-1]} <= {"tried", "did not run"}
+    assert found.entries[-1].word == "provisional"
+    assert found.missing == []
 
 
 def test_trials_are_read_from_events_where_there_is_no_folder() -> None:
@@ -321,8 +342,11 @@ def test_no_folder_of_the_machine_is_in_it() -> None:
     assert "python -m cudaops certify check certificate.json" in text
 
 
-def test_a_certificate_that_cannot_be_read_is_said() -> None:
-    page = Page(html_report(MEASURED / "cold"))  # of a format before the signed one
+def test_a_certificate_that_cannot_be_read_is_said(tmp_path: Path) -> None:
+    copy = shutil.copytree(MEASURED, tmp_path / "run")
+    unsigned = {"cudaops_version": "0.1.0", "verdict": "accepted"}
+    (copy / "certificate.json").write_text(json.dumps(unsigned), encoding="utf-8")
+    page = Page(html_report(copy))
     assert "certificate.json cannot be read" in page.text
 
 

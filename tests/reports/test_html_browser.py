@@ -28,7 +28,7 @@ def test_nothing_is_wrong_with_a_report(
     open_page: OpenPage, tmp_path: Path, width: int, scheme: Literal["light", "dark"]
 ) -> None:
     file = tmp_path / "report.html"
-    file.write_text(html_report(RECORDED / "scripted_model"), encoding="utf-8")
+    file.write_text(html_report(RECORDED / "dialogues" / "invert8"), encoding="utf-8")
     opened = open_page(file, width=width, scheme=scheme)
     # What is folded is looked at too.
     opened.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")

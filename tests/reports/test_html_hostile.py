@@ -87,13 +87,14 @@ class Shape(HTMLParser):
 
 def everything() -> tuple[RunRecord, list[Event], html.Beside]:
     """A record in which every part is there."""
-    recording = read_recording(RECORDED / "scripted_model")
+    recording = read_recording(RECORDED / "dialogues" / "invert8")
     assert recording.record is not None
     record, full = recording.record, records.provisional()
     failed = CompileFailed(message="m", location=None, log="log")
-    attempts = [a.model_copy(update={"failure": a.failure and failed}) for a in record.attempts]
+    first, *others = record.attempts
+    unbuilt = first.model_copy(update={"failure": failed})
     record = record.model_copy(
-        update={"attempts": tuple(attempts), "notices": ("n",), "research": full.research,
+        update={"attempts": (unbuilt, *others), "notices": ("n",), "research": full.research,
                 "tools": {"g++": "12"}}
     )  # fmt: skip
     told = recording.events[0].model_copy(

@@ -130,8 +130,15 @@ def test_an_unfinished_run_is_portable_too(tmp_path: Path) -> None:
     assert steps_of(copy)[-1].kind == "end"
 
 
-@pytest.mark.parametrize("name", ["naive_matmul", "scripted_model"])
-def test_the_examples_are_whole_small_and_tell_of_no_machine(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("naive_matmul", "examples/naive_matmul.cu"),
+        ("dialogues/histogram256", "examples/recorded/programs/histogram256.cu"),
+        ("dialogues/invert8", "examples/recorded/programs/invert8.cu"),
+    ],
+)
+def test_the_examples_are_whole_small_and_tell_of_no_machine(name: str, source: str) -> None:
     files = [path for path in (RECORDED / name).rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) < LARGEST
     recording = read_recording(RECORDED / name)
@@ -144,9 +151,5 @@ def test_the_examples_are_whole_small_and_tell_of_no_machine(name: str) -> None:
         assert KEYS.search(text) is None, path
     assert made(recording).paths_left == ()
     options = recording.record.options
-    assert (options.source, options.working_folder, options.out) == (
-        "examples/naive_matmul.cu",
-        ".",
-        ".",
-    )
+    assert (options.source, options.working_folder, options.out) == (source, ".", ".")
     assert recording.record.outcome in ("accepted", "provisional")

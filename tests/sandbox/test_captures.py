@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.domain.execution import Captured, Measurement
+from cudaops.domain.execution import Measurement
 from cudaops.domain.judgement import Judgement, Policy
 from cudaops.domain.options import KernelOptions, ProgramRun, WarmUps, program_run
 from cudaops.domain.rewrite import Rewrite
@@ -17,7 +17,7 @@ from cudaops.gates.evaluate import evaluate
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.bench_state import read_state
-from cudaops.sandbox.captures import odd_sizes, read_captured
+from cudaops.sandbox.captures import odd_sizes
 from cudaops.sandbox.workbench import Workbench, open_workbench
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "sizes"
@@ -286,16 +286,6 @@ def test_a_timer_around_another_does_not_hide_what_takes_the_time(
     source.write_text(NESTED.replace("STEPS", steps))
     bench = opened(tmp_path / "run", kernels, program=str(source))
     assert bench.kernel.name == kernel
-
-
-def test_a_folder_of_before_several_runs_is_read(tmp_path: Path, kernels: Path) -> None:
-    bench = opened(tmp_path, kernels, "50 40 2")
-    state = tmp_path / "state"
-    one = bench.captured.runs[0]
-    (state / "captured.json").write_text(one.captured.model_dump_json())
-    (state / "options.json").write_text('{"argv": ["50", "40", "2"]}')
-    assert read_captured(state) == bench.captured
-    assert isinstance(one.captured, Captured)
 
 
 def test_a_kernel_that_no_launch_names_is_passed_over(tmp_path: Path, kernels: Path) -> None:

@@ -18,7 +18,8 @@ from cudaops.service.routes_artefacts import run_events
 from cudaops.service.routes_jobs import wait_seconds
 from tests.service.api_server import DEADLINE_S, SOURCE, Api, event, open_to_all, running
 
-RECORDED = Path(__file__).parents[2] / "examples" / "recorded" / "scripted_model" / "run.json"
+DIALOGUES = Path(__file__).parents[2] / "examples" / "recorded" / "dialogues"
+RECORDED = DIALOGUES / "invert8" / "run.json"
 DONE = CompileResult(ok=True, message="g++ 12")
 
 

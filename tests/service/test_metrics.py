@@ -39,7 +39,7 @@ from cudaops.service.store import Store
 pytestmark = pytest.mark.anyio
 
 ROOT = Path(__file__).parents[2]
-RECORDED = ROOT / "examples" / "recorded" / "scripted_model" / "run.json"
+RECORDED = ROOT / "examples" / "recorded" / "dialogues" / "invert8" / "run.json"
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 

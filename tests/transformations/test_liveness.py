@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cudaops.program import syntax as s
 from cudaops.transformations.liveness import live_after, live_before
-from cudaops.transformations.trees import loops_in
 from tests.transformations.bench import Case
 
 LOOP = "for (int j = 0; j < n; j++) { t = x[j]; s += t; }"
 """The first loop of the text in which `t` is set."""
+
+
+def loops_in(body: Any) -> tuple[s.For, ...]:
+    """In the text's order, outer ones first."""
+    return tuple(x for x in s.below(body) if isinstance(x, s.For))
 
 
 @pytest.mark.parametrize(

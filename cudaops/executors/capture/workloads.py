@@ -56,7 +56,8 @@ from cudaops.program.syntax import POINTER_BYTES, Layout
 
 TIME_COVERED = 0.9
 MAX_WORKLOADS = 5
-"""Design D2: the most expensive configurations covering 90 % of the kernel's time, at most 5."""
+"""The most expensive configurations that cover 90 % of the kernel's time, at most 5: each is judged
+on its own, and what is left out decides little."""
 MOST_WORKLOADS = 12
 """With those of further template instances."""
 LARGE_BYTES = 1 << 30

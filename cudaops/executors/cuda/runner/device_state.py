@@ -26,7 +26,8 @@ WARP = 32
 EMPTY_PAIRS = 100
 """Event pairs with nothing between, whose median is the pair's own time."""
 L2_TIMES = 2
-"""How often the L2 is written over: once leaves some of what was there. verification.md, D10."""
+"""How often the L2 is written over: once leaves some of what was there, which a
+rewrite could count on finding."""
 KEPT_SHARE = 0.25
 """Of the device's memory, what may stay from task to task. Chosen: what verifies and profiles has
 processes of its own, and takes a few times what a program takes."""

@@ -7,8 +7,8 @@ anew for every round, and the smallest of each counts. It is believed where the 
 the same (`HostTime.error_us`); until then more rounds are taken, for as long as
 `TimingPolicy.host_seconds` allows.
 
-That the smallest counts helps no candidate that hides work from the events (verification.md, D1 to
-D7). Between an idle GPU and an idle GPU the host sees all work of the process, so what is hidden
+That the smallest counts helps no candidate that hides work from the events (another stream, another
+time). Between an idle GPU and an idle GPU the host sees all work of the process, so what is hidden
 stands in every sample, and in 2N launches twice as often as in N. To be missing in the smallest and
 in those next to it, it must not be done at all in whole series of launches; and where a launch does
 nothing in some series and not in others, those of which the results are looked at are among them,
