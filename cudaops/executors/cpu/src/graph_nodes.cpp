@@ -178,7 +178,7 @@ cudaError_t cudaGraphDebugDotPrint(cudaGraph_t graph, const char* path, unsigned
 
 // What nodes do.
 namespace cudaops {
-static CUgraphNode_st* own(cudaGraphExec_t exec, cudaGraphNode_t node) {
+static CUgraphNode_st* of_exec(cudaGraphExec_t exec, cudaGraphNode_t node) {
   return exec && node ? counterpart(*exec->graph, node) : nullptr;
 }
 // Other arguments for the same function, or another kernel, by its address.
@@ -257,7 +257,7 @@ static cudaError_t set_any(cudaGraphNode_t node, cudaGraphNodeParams* now) {
     return set_of(node, cudaGraphNodeType##Kind, now);                                                   \
   }                                                                                                      \
   cudaError_t cudaGraphExec##Kind##NodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node, const T* now) { \
-    return set_of(own(exec, node), cudaGraphNodeType##Kind, now);                                        \
+    return set_of(of_exec(exec, node), cudaGraphNodeType##Kind, now);                                        \
   }
 PARAMETERS(Kernel, cudaKernelNodeParams)
 PARAMETERS(Memcpy, cudaMemcpy3DParms)
@@ -280,7 +280,7 @@ cudaError_t cudaGraphChildGraphNodeGetGraph(cudaGraphNode_t node, cudaGraph_t* c
   return cudaSuccess;
 }
 cudaError_t cudaGraphExecChildGraphNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node, cudaGraph_t child) {
-  CUgraphNode_st* one = own(exec, node);
+  CUgraphNode_st* one = of_exec(exec, node);
   if (!one || !child || one->type != cudaGraphNodeTypeGraph || one->child->nodes.size() != child->nodes.size())
     return cudaErrorInvalidValue;
   for (size_t n = 0; n < child->nodes.size(); ++n) take_work(*one->child->nodes[n], *child->nodes[n]);
@@ -299,10 +299,10 @@ cudaError_t cudaGraphEventWaitNodeSetEvent(cudaGraphNode_t node, cudaEvent_t eve
   return set_event(node, cudaGraphNodeTypeWaitEvent, event);
 }
 cudaError_t cudaGraphExecEventRecordNodeSetEvent(cudaGraphExec_t exec, cudaGraphNode_t node, cudaEvent_t event) {
-  return set_event(own(exec, node), cudaGraphNodeTypeEventRecord, event);
+  return set_event(of_exec(exec, node), cudaGraphNodeTypeEventRecord, event);
 }
 cudaError_t cudaGraphExecEventWaitNodeSetEvent(cudaGraphExec_t exec, cudaGraphNode_t node, cudaEvent_t event) {
-  return set_event(own(exec, node), cudaGraphNodeTypeWaitEvent, event);
+  return set_event(of_exec(exec, node), cudaGraphNodeTypeWaitEvent, event);
 }
 cudaError_t cudaGraphMemAllocNodeGetParams(cudaGraphNode_t node, cudaMemAllocNodeParams* given) {
   if (!node || !given || node->type != cudaGraphNodeTypeMemAlloc) return cudaErrorInvalidValue;
@@ -334,10 +334,10 @@ cudaError_t cudaGraphKernelNodeCopyAttributes(cudaGraphNode_t to, cudaGraphNode_
 }
 cudaError_t cudaGraphNodeSetParams(cudaGraphNode_t node, cudaGraphNodeParams* now) { return set_any(node, now); }
 cudaError_t cudaGraphExecNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node, cudaGraphNodeParams* now) {
-  return set_any(own(exec, node), now);
+  return set_any(of_exec(exec, node), now);
 }
 cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node, unsigned is_enabled) {
-  CUgraphNode_st* one = own(exec, node);
+  CUgraphNode_st* one = of_exec(exec, node);
   bool may = one && (one->type == cudaGraphNodeTypeKernel || one->type == cudaGraphNodeTypeMemcpy ||
                      one->type == cudaGraphNodeTypeMemset);
   if (!may) return cudaErrorInvalidValue;
@@ -345,7 +345,7 @@ cudaError_t cudaGraphNodeSetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node, 
   return cudaSuccess;
 }
 cudaError_t cudaGraphNodeGetEnabled(cudaGraphExec_t exec, cudaGraphNode_t node, unsigned* is_enabled) {
-  CUgraphNode_st* one = own(exec, node);
+  CUgraphNode_st* one = of_exec(exec, node);
   if (!one || !is_enabled) return cudaErrorInvalidValue;
   *is_enabled = one->is_enabled;
   return cudaSuccess;
