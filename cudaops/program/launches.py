@@ -29,11 +29,16 @@ PACKED = {
     "cudaLaunchKernelEx": "launch_configured",
     "cudaLaunchKernelExC": "launch_configured_packed",
     "cudaGraphAddKernelNode": "add_kernel_node",
+    "cudaGraphAddNode": "add_node",
 }
 """Functions that take a kernel by its address, most of them its arguments as pointers, and what
 stands for each in a program that is recorded."""
 CONFIGURED = frozenset({"cudaLaunchKernelEx", "cudaLaunchKernelExC"})
 """Those that are given a `cudaLaunchConfig_t`, which says the geometry and more."""
+GRAPH_NODES = frozenset({"cudaGraphAddKernelNode", "cudaGraphAddNode"})
+"""Those that make a graph's node, whose kernel runs where the graph is launched."""
+GRAPH_CHANGES = frozenset({"cudaGraphKernelNodeSetParams", "cudaGraphExecKernelNodeSetParams"})
+"""Those that may put another kernel into such a node, by its address."""
 TOGETHER = "cudaLaunchCooperativeKernel"
 """The one whose blocks may wait for each other."""
 _KEYWORDS = frozenset({"return", "else", "do", "case", "co_await", "co_return", "throw", "new"})
@@ -101,7 +106,7 @@ def _packed(lexed: Lexed, at: int) -> Launch | None:
         return None  # `cudaError_t cudaLaunchKernel(..`, or somebody's member
     end = closing(tokens, at + 1)
     parts = _parts(tokens[at + 2 : end])
-    hidden = tokens[at].text in {*CONFIGURED, "cudaGraphAddKernelNode"}
+    hidden = tokens[at].text in CONFIGURED | GRAPH_NODES
     shows = not hidden and len(parts) >= 4
     return Launch(
         start=tokens[at].start,

@@ -340,6 +340,18 @@ def _absdiff(p: _Parts) -> Operation | None:
     return Operation("u32", (a, a), size)
 
 
+def _video(p: _Parts) -> Operation | None:
+    """On four bytes or two halves each by itself; `.add`: the sum of these and a third register."""
+    bits, then = 32 // int(p["lanes"] or 4), p["then"]
+    d, a, b = (f"{_P}{kind[0]}{bits}" for kind in (p.get("d") or "u32", p["a"], p["b"]))
+    found = f"{{0}}, {{1}}, {_P}video_{p['do']}()"
+    if then == ".add":
+        found = f"({_P}video_sum<{a}, {b}>({found}) + {{2}})"
+    else:
+        found = f"{_P}video<{d}, {a}, {b}, {str(then == '.sat').lower()}>({found})"
+    return Operation("u32", ("u32", "u32", "u32"), found)
+
+
 def _converted(p: _Parts) -> Operation | None:
     """Among integers of every width, and to and from floats where one of these is narrow."""
     to, of, sat = p["to"], p["of"], bool(p["sat"])
@@ -481,6 +493,10 @@ _TABLE: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         (r"(?P<do>mul24|mad24)\.lo\.(?P<type>[us]32)", _mul24),
         (rf"bfind(?P<shift>\.shiftamt)?\.(?P<type>{_INTEGER})", _bfind),
         (r"vabsdiff(?P<lanes>[24])?\.(?:[us]32)\.(?P<a>[us]32)\.(?P=a)(?P<add>\.add)?", _absdiff),
+        ((r"v(?P<do>add|sub|avrg|min|max)(?P<lanes>[24])\.(?P<d>[us]32)\.(?P<a>[us]32)"
+         r"\.(?P<b>[us]32)(?P<then>\.sat|\.add)?"), _video),
+        ((r"vset(?P<lanes>[24])\.(?P<a>[us]32)\.(?P<b>[us]32)\.(?P<do>eq|ne|lt|le|gt|ge)"
+         r"(?P<then>\.add)?"), _video),
         (r"dp2a\.(?P<half>lo|hi)\.(?P<a>[us]32)\.(?P<b>[us]32)", _dp2a),
         (r"cnot\.b(?P<bits>32)", _value("u32", "({0} == 0 ? 1u : 0u)", "u32")),
         ((r"cvt(?P<round>\.r\w+)?(?P<ftz>\.ftz)?(?P<sat>\.sat)?\.(?P<to>[us](?:8|16|32|64)|f32|f64)"

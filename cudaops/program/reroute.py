@@ -24,7 +24,13 @@ from cudaops.program.dialect import (
 )
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import deduce_instance, plain_arguments
-from cudaops.program.launches import PACKED, Launch, find_launches, macro_parameters
+from cudaops.program.launches import (
+    GRAPH_CHANGES,
+    PACKED,
+    Launch,
+    find_launches,
+    macro_parameters,
+)
 from cudaops.program.lexing import (
     Edit,
     Lexed,
@@ -73,7 +79,9 @@ def kernel_registrations(program: Program) -> list[str]:
     (`Probes`)."""
     names = Counter(k.name for k in program.kernels)
     plain = {k.plain_name for k in program.kernels}
-    if all(site.kernel in plain for site in program.launches):
+    named_by_launches = all(site.kernel in plain for site in program.launches)
+    changing = any(name in file.text for file in program.files for name in GRAPH_CHANGES)
+    if named_by_launches and not changing:
         return []
     tokens = [t for file in program.files for t in lex(byte_text(file.text)).tokens]
     found = []

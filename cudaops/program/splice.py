@@ -20,7 +20,15 @@ from cudaops.program.cooperative import author_waits
 from cudaops.program.front_end import launched_instances
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES
 from cudaops.program.instances import plain_name, template_arguments
-from cudaops.program.launches import CONFIGURED, PACKED, TOGETHER, Launch, Part, find_launches
+from cudaops.program.launches import (
+    CONFIGURED,
+    GRAPH_NODES,
+    PACKED,
+    TOGETHER,
+    Launch,
+    Part,
+    find_launches,
+)
 from cudaops.program.lexing import (
     Edit,
     apply_edits,
@@ -349,7 +357,7 @@ def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
         if site.kernel not in names
         and site.template_arguments is None
         and not site.in_macro
-        and site.kernel != "cudaGraphAddKernelNode"
+        and site.kernel not in GRAPH_NODES
         and (site.kernel in PACKED or not kernel.template_parameters)
     ]
 

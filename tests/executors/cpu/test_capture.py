@@ -380,10 +380,10 @@ def test_an_unknown_header_is_an_error_at_its_line(executor: CpuExecutor, tmp_pa
 def test_an_unsupported_call_is_a_compile_error_that_names_it(
     executor: CpuExecutor, tmp_path: Path
 ) -> None:
-    parsed = program(tmp_path, FILL, "cudaMemPool_t p; fill<<<1, 1>>>(0, 0, 0);")
+    parsed = program(tmp_path, FILL, "cudaExternalMemory_t m; fill<<<1, 1>>>(0, 0, 0);")
     outcome = executor.run_program(parsed, (), 30.0)
     assert isinstance(outcome, CompileFailed)
-    assert "cudaMemPool_t" in outcome.message
+    assert "cudaExternalMemory_t" in outcome.message
 
 
 def test_children_see_no_secrets(

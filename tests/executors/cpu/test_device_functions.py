@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,23 @@ def test_the_runtime_api(executor: CpuExecutor) -> None:
     outcome = executor.run_program(load_program(DATA / "runtime_api.cu"), (), 60.0)
     assert isinstance(outcome, ProgramRan), outcome
     assert (outcome.stderr, outcome.stdout) == ("", "ok\n")
+
+
+@pytest.mark.parametrize("name", ["runtime_state", "graphs"])
+def test_the_runtime_keeps_what_it_is_told(executor: CpuExecutor, name: str) -> None:
+    outcome = executor.run_program(load_program(DATA / f"{name}.cu"), (), 60.0)
+    assert isinstance(outcome, ProgramRan), outcome
+    assert (outcome.stderr, outcome.stdout) == ("", "ok\n")
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize("name", ["runtime_state", "graphs"])
+def test_nvcc_takes_the_same_program(name: str, tmp_path: Path) -> None:
+    command = ["nvcc", "-arch=sm_86", "-c", "-o", "p.o", str(DATA / f"{name}.cu")]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr[:2000]
 
 
 def test_intrinsics_and_atomics(executor: CpuExecutor) -> None:

@@ -1,2 +1,3 @@
 #pragma once
 #include "cudaops/cuda.h"
+#include "cudaops/driver.h"

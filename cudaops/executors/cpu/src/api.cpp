@@ -1,5 +1,6 @@
 // The CUDA runtime API over host memory. Everything is finished when the call returns.
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -11,8 +12,13 @@
 #include "cudaops/texture.h"
 #include "machine.h"
 
-struct CUevent_st { double time; bool recorded; };
-struct CUstream_st { int unused; };
+struct CUevent_st { double time; bool recorded; unsigned flags; };
+struct CUstream_st {
+  unsigned flags = cudaStreamDefault;
+  int priority = 0;
+  unsigned long long id = 0;
+  std::map<int, cudaLaunchAttributeValue> attributes;
+};
 
 namespace cudaops {
 
@@ -21,11 +27,13 @@ static Lasting<std::map<const void*, size_t>> kept_limits CUDAOPS_LASTING;
 static std::map<const void*, size_t>& dynamic_limits = kept_limits.value;
 static Lasting<std::map<uintptr_t, size_t>> kept_registered CUDAOPS_LASTING;
 static std::map<uintptr_t, size_t>& registered = kept_registered.value;
+static Lasting<std::map<uintptr_t, unsigned>> kept_host_flags CUDAOPS_LASTING;
+static std::map<uintptr_t, unsigned>& host_flags = kept_host_flags.value;
 // Launches that were skipped took this long, as far as the program's events can see.
 double skipped_seconds = 0;
 
 void set_error(cudaError_t error) { last_error = error; }
-static cudaError_t fail(cudaError_t error) { return last_error = error; }
+cudaError_t fail(cudaError_t error) { return last_error = error; }
 
 // A unit opts in by itself, as a launcher on a GPU would with cudaFuncSetAttribute.
 static size_t unit_limit = 0;
@@ -38,7 +46,7 @@ size_t dynamic_limit_of(const void* function) {
 }
 
 // What a block may have at most after opting in, on the device that stands behind this run.
-static size_t optin_limit() {
+size_t optin_limit() {
   static const char* text = option("CUDAOPS_SHARED_OPTIN");
   return text ? strtoull(text, nullptr, 10) : dynamic_shared_limit;
 }
@@ -72,7 +80,22 @@ cudaError_t suggest_block(int* grid, int* block, int limit) {
   return cudaSuccess;
 }
 
-static cudaError_t reserve(void** pointer, size_t bytes, Memory kind) {
+cudaError_t function_name(const char** name, const void* function) {
+  if (!name || !function) return fail(cudaErrorInvalidValue);
+  const char* found = name_of_function((uintptr_t)function);
+  if (!found) return fail(cudaErrorInvalidDeviceFunction);
+  *name = found;
+  return cudaSuccess;
+}
+// What each of so many blocks may have, of the 100 KiB of a multiprocessor, of which a block reserves one.
+cudaError_t dynamic_shared_left(size_t* bytes, int blocks, int block_threads) {
+  if (!bytes || blocks < 1 || block_threads < 1 || blocks > resident_blocks(block_threads, 0))
+    return fail(cudaErrorInvalidValue);
+  *bytes = std::min<size_t>((100 << 10) / (size_t)blocks - 1024, optin_limit()) / 128 * 128;
+  return cudaSuccess;
+}
+
+cudaError_t reserve(void** pointer, size_t bytes, Memory kind) {
   if (!pointer) return fail(cudaErrorInvalidValue);
   *pointer = nullptr;
   if (!bytes) return cudaSuccess;
@@ -83,8 +106,8 @@ static cudaError_t reserve(void** pointer, size_t bytes, Memory kind) {
   return cudaSuccess;
 }
 
-static cudaError_t drop(void* pointer) {
-  if (!pointer) return cudaSuccess;
+cudaError_t drop(void* pointer) {
+  if (!pointer || is_of_graph(pointer)) return cudaSuccess;
   std::lock_guard<std::recursive_mutex> hold(host_lock);
   check_guards(nullptr);
   return release((uintptr_t)pointer) ? cudaSuccess : fail(cudaErrorInvalidValue);
@@ -103,7 +126,7 @@ static bool on_device(const void* pointer) {
 }
 
 // A global variable whose address was taken counts as device memory.
-static bool is_global(const void* pointer) {
+bool is_global(const void* pointer) {
   for (GlobalVariable* v = global_variables; v; v = v->next)
     if (pointer >= v->address && pointer < (char*)v->address + v->size) return true;
   return false;
@@ -142,42 +165,26 @@ cudaError_t copy_symbol(void* to, const void* from, size_t bytes, size_t symbol_
   std::memmove(to, from, bytes);
   return cudaSuccess;
 }
+cudaError_t copy_symbol_async(void* to, const void* from, size_t bytes, size_t symbol_bytes, size_t offset,
+                              bool to_symbol) {
+  char* there = (char*)to + (to_symbol ? offset : 0);
+  if (keeps(copy_of(there, (const char*)from + (to_symbol ? 0 : offset), bytes, cudaMemcpyDefault))) return cudaSuccess;
+  return copy_symbol(to, from, bytes, symbol_bytes, offset, to_symbol);
+}
+// As the runtime itself has a copy in one piece.
+cudaMemcpy3DParms copy_of(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
+  cudaMemcpy3DParms p{};
+  p.dstPtr = make_cudaPitchedPtr(to, bytes, bytes, 1);
+  p.srcPtr = make_cudaPitchedPtr((void*)from, bytes, bytes, 1);
+  p.extent = make_cudaExtent(bytes, 1, 1);
+  p.kind = kind;
+  return p;
+}
 
 }  // namespace cudaops
 
 using namespace cudaops;
 
-static const struct { cudaError_t code; const char *name, *text; } error_table[] = {
-    {cudaSuccess, "cudaSuccess", "no error"},
-    {cudaErrorInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
-    {cudaErrorMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
-    {cudaErrorInitializationError, "cudaErrorInitializationError", "initialization error"},
-    {cudaErrorInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
-    {cudaErrorInvalidPitchValue, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
-    {cudaErrorInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
-    {cudaErrorInvalidDevicePointer, "cudaErrorInvalidDevicePointer", "invalid device pointer"},
-    {cudaErrorInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
-    {cudaErrorInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
-    {cudaErrorNoDevice, "cudaErrorNoDevice", "no CUDA-capable device is detected"},
-    {cudaErrorInvalidDevice, "cudaErrorInvalidDevice", "invalid device ordinal"},
-    {cudaErrorInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
-    {cudaErrorNotReady, "cudaErrorNotReady", "device not ready"},
-    {cudaErrorIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
-    {cudaErrorLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
-    {cudaErrorLaunchTimeout, "cudaErrorLaunchTimeout", "the launch timed out and was terminated"},
-    {cudaErrorLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
-    {cudaErrorNotSupported, "cudaErrorNotSupported", "operation not supported"},
-};
-const char* cudaGetErrorString(cudaError_t error) {
-  for (auto& row : error_table)
-    if (row.code == error) return row.text;
-  return "unrecognized error code";
-}
-const char* cudaGetErrorName(cudaError_t error) {
-  for (auto& row : error_table)
-    if (row.code == error) return row.name;
-  return "unrecognized error code";
-}
 cudaError_t cudaGetLastError() {
   cudaError_t error = last_error;
   last_error = cudaSuccess;
@@ -186,9 +193,12 @@ cudaError_t cudaGetLastError() {
 cudaError_t cudaPeekAtLastError() { return last_error; }
 
 cudaError_t cudaMalloc(void** p, size_t n) { return reserve(p, n, Memory::Device); }
-cudaError_t cudaMallocAsync(void** p, size_t n, cudaStream_t) { return reserve(p, n, Memory::Device); }
-cudaError_t cudaMallocHost(void** p, size_t n, unsigned) { return reserve(p, n, Memory::Pinned); }
-cudaError_t cudaHostAlloc(void** p, size_t n, unsigned) { return reserve(p, n, Memory::Pinned); }
+cudaError_t cudaMallocHost(void** p, size_t n, unsigned flags) { return cudaHostAlloc(p, n, flags); }
+cudaError_t cudaHostAlloc(void** p, size_t n, unsigned flags) {
+  cudaError_t error = reserve(p, n, Memory::Pinned);
+  if (error == cudaSuccess && n) host_flags[(uintptr_t)*p] = flags;
+  return error;
+}
 cudaError_t cudaMallocManaged(void** p, size_t n, unsigned) { return reserve(p, n, Memory::Managed); }
 cudaError_t cudaMallocPitch(void** p, size_t* pitch, size_t width, size_t height) {
   *pitch = (width + 511) / 512 * 512;
@@ -198,12 +208,15 @@ cudaError_t cudaMalloc3D(cudaPitchedPtr* p, cudaExtent extent) {
   *p = cudaPitchedPtr{nullptr, 0, extent.width, extent.height};
   return cudaMallocPitch(&p->ptr, &p->pitch, extent.width, extent.height * extent.depth);
 }
-cudaError_t cudaFree(void* p) { return drop(p); }
+cudaError_t cudaFree(void* p) {
+  leave_pool(p);
+  return drop(p);
+}
 cudaError_t cudaFreeHost(void* p) { return drop(p); }
-cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return drop(p); }
 // Ordinary host memory that a kernel may reach: known, though not guarded.
-cudaError_t cudaHostRegister(void* p, size_t n, unsigned) {
+cudaError_t cudaHostRegister(void* p, size_t n, unsigned flags) {
   registered[(uintptr_t)p] = n;
+  host_flags[(uintptr_t)p] = flags;
   touch();
   return cudaSuccess;
 }
@@ -212,6 +225,32 @@ cudaError_t cudaHostUnregister(void* p) {
 }
 namespace cudaops {
 bool any_registered() { return !registered.empty(); }
+static bool is_registered(const void* p) {
+  auto after = registered.upper_bound((uintptr_t)p);
+  if (after == registered.begin()) return false;
+  --after;
+  return (uintptr_t)p - after->first < after->second;
+}
+}
+cudaError_t cudaHostGetFlags(unsigned* flags, void* host) {
+  auto found = host_flags.find((uintptr_t)host);
+  const Allocation* a = allocation_around((uintptr_t)host);
+  bool is_pinned = is_registered(host) || (a && a->kind == Memory::Pinned);
+  if (!flags || !is_pinned) return fail(cudaErrorInvalidValue);
+  *flags = (found == host_flags.end() ? 0 : found->second) | cudaHostAllocMapped;  // one address space
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
+  if (!attributes) return fail(cudaErrorInvalidValue);
+  std::lock_guard<std::recursive_mutex> hold(host_lock);
+  auto p = (void*)pointer;
+  const Allocation* a = allocation_around((uintptr_t)pointer);
+  if (a && ((uintptr_t)pointer < a->begin || (uintptr_t)pointer >= a->begin + a->size)) a = nullptr;
+  if (a && a->kind == Memory::Managed) *attributes = {cudaMemoryTypeManaged, 0, p, p};
+  else if (is_registered(pointer) || (a && a->kind == Memory::Pinned)) *attributes = {cudaMemoryTypeHost, 0, p, p};
+  else if (a || is_global(pointer)) *attributes = {cudaMemoryTypeDevice, 0, p, nullptr};
+  else *attributes = {cudaMemoryTypeUnregistered, cudaInvalidDeviceId, nullptr, p};
+  return cudaSuccess;
 }
 cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
   *device = host;
@@ -225,11 +264,6 @@ cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   *total_bytes = *free_bytes + used;
   return cudaSuccess;
 }
-cudaError_t cudaMemPrefetchAsync(const void*, size_t, int, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, int) { return cudaSuccess; }
-cudaError_t cudaMemPrefetchAsync(const void*, size_t, cudaMemLocation, unsigned, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, cudaMemLocation) { return cudaSuccess; }
-
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
   if (!bytes) return cudaSuccess;
   std::lock_guard<std::recursive_mutex> hold(host_lock);
@@ -240,7 +274,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind 
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t) {
-  if (keeps([=] { cudaMemcpy(to, from, bytes, kind); })) return cudaSuccess;
+  if (keeps(copy_of(to, from, bytes, kind))) return cudaSuccess;
   return cudaMemcpy(to, from, bytes, kind);
 }
 cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
@@ -254,7 +288,10 @@ cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t fro
 }
 cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                               size_t height, cudaMemcpyKind kind, cudaStream_t) {
-  if (keeps([=] { cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind); })) return cudaSuccess;
+  cudaMemcpy3DParms copy = copy_of(to, from, width, kind);
+  copy.dstPtr.pitch = to_pitch, copy.srcPtr.pitch = from_pitch;
+  copy.dstPtr.ysize = copy.srcPtr.ysize = copy.extent.height = height;
+  if (keeps(copy)) return cudaSuccess;
   return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
 }
 cudaError_t cudaMemset(void* p, int value, size_t bytes) {
@@ -267,7 +304,7 @@ cudaError_t cudaMemset(void* p, int value, size_t bytes) {
   return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* p, int value, size_t bytes, cudaStream_t) {
-  if (keeps([=] { cudaMemset(p, value, bytes); })) return cudaSuccess;
+  if (keeps(cudaMemsetParams{p, bytes, (unsigned)value, 1, bytes, 1})) return cudaSuccess;
   return cudaMemset(p, value, bytes);
 }
 cudaError_t cudaMemset2D(void* p, size_t pitch, int value, size_t width, size_t height) {
@@ -276,6 +313,19 @@ cudaError_t cudaMemset2D(void* p, size_t pitch, int value, size_t width, size_t 
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
+}
+cudaError_t cudaMemset2DAsync(void* p, size_t pitch, int value, size_t width, size_t height, cudaStream_t) {
+  if (keeps(cudaMemsetParams{p, pitch, (unsigned)value, 1, width, height})) return cudaSuccess;
+  return cudaMemset2D(p, pitch, value, width, height);
+}
+cudaError_t cudaMemcpyPeer(void* to, int to_device, const void* from, int from_device, size_t bytes) {
+  if (to_device || from_device) return fail(cudaErrorInvalidDevice);
+  return cudaMemcpy(to, from, bytes, cudaMemcpyDefault);
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t bytes,
+                                cudaStream_t stream) {
+  if (to_device || from_device) return fail(cudaErrorInvalidDevice);
+  return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
 }
 // The slice of pitched memory that a position, whose x is in bytes, and a layer further lead to.
 static char* slice_of(const cudaPitchedPtr& p, cudaPos at, size_t layer) {
@@ -304,8 +354,23 @@ cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* copy) {
   return cudaSuccess;
 }
 cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* copy, cudaStream_t) {
-  if (copy && keeps([copy = *copy] { cudaMemcpy3D(&copy); })) return cudaSuccess;
+  if (copy && keeps(*copy)) return cudaSuccess;
   return cudaMemcpy3D(copy);
+}
+static cudaMemcpy3DParms without_devices(const cudaMemcpy3DPeerParms& p) {
+  return {p.srcArray, p.srcPos, p.srcPtr, p.dstArray, p.dstPos, p.dstPtr, p.extent, cudaMemcpyDefault};
+}
+cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* copy, cudaStream_t stream) {
+  if (!copy) return fail(cudaErrorInvalidValue);
+  if (copy->srcDevice || copy->dstDevice) return fail(cudaErrorInvalidDevice);
+  cudaMemcpy3DParms same = without_devices(*copy);
+  return cudaMemcpy3DAsync(&same, stream);
+}
+cudaError_t cudaMemcpy3DPeer(const cudaMemcpy3DPeerParms* copy) {
+  if (!copy) return fail(cudaErrorInvalidValue);
+  if (copy->srcDevice || copy->dstDevice) return fail(cudaErrorInvalidDevice);
+  cudaMemcpy3DParms same = without_devices(*copy);
+  return cudaMemcpy3D(&same);
 }
 cudaError_t cudaMemset3D(cudaPitchedPtr p, int value, cudaExtent extent) {
   for (size_t layer = 0; layer < extent.depth; ++layer) {
@@ -314,113 +379,94 @@ cudaError_t cudaMemset3D(cudaPitchedPtr p, int value, cudaExtent extent) {
   }
   return cudaSuccess;
 }
-cudaError_t cudaMemset3DAsync(cudaPitchedPtr p, int value, cudaExtent extent, cudaStream_t) { return cudaMemset3D(p, value, extent); }
+cudaError_t cudaMemset3DAsync(cudaPitchedPtr p, int value, cudaExtent extent, cudaStream_t stream) {
+  for (size_t layer = 0; layer < extent.depth; ++layer) {
+    char* slice = slice_of(p, cudaPos{0, 0, 0}, layer);
+    cudaError_t error = cudaMemset2DAsync(slice, p.pitch, value, extent.width, extent.height, stream);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
 
-cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+cudaError_t cudaDeviceSynchronize() {
+  settle_pools();
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceReset() {
   std::lock_guard<std::recursive_mutex> hold(host_lock);
   check_guards(nullptr);
   while (!allocations.empty()) release(allocations.back().begin);
   return cudaSuccess;
 }
-static cudaError_t only_device(int device) { return device == 0 ? cudaSuccess : fail(cudaErrorInvalidDevice); }
-cudaError_t cudaSetDevice(int device) { return only_device(device); }
-cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) { *device = 0; return cudaSuccess; }
-cudaError_t cudaGetDevice(int* device) { *device = 0; return cudaSuccess; }
-cudaError_t cudaGetDeviceCount(int* count) { *count = 1; return cudaSuccess; }
-cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
-
-// Facts of an A10 (GA102, sm_86), which `-arch=sm_86` code most often meets.
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
-  if (device != 0) return fail(cudaErrorInvalidDevice);
-  std::memset(p, 0, sizeof *p);
-  std::strcpy(p->name, "cudaops CPU executor (sm_86)");
-  p->totalGlobalMem = (size_t)24 << 30;
-  p->sharedMemPerBlock = static_shared_limit;
-  p->sharedMemPerBlockOptin = optin_limit();
-  p->sharedMemPerMultiprocessor = 100 << 10;
-  p->reservedSharedMemPerBlock = 1024;
-  p->memPitch = 2147483647;
-  p->totalConstMem = 64 << 10;
-  p->textureAlignment = 512;
-  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
-  p->warpSize = 32;
-  p->maxThreadsPerBlock = max_threads;
-  p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
-  p->maxGridSize[0] = 2147483647, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-  p->major = 8, p->minor = 6;
-  p->multiProcessorCount = multiprocessors;
-  p->clockRate = 1695000, p->memoryClockRate = 6251000, p->memoryBusWidth = 384;
-  p->l2CacheSize = 6 << 20;
-  p->maxThreadsPerMultiProcessor = 1536, p->maxBlocksPerMultiProcessor = 16;
-  p->canMapHostMemory = p->concurrentKernels = p->unifiedAddressing = p->managedMemory = 1;
-  p->concurrentManagedAccess = p->globalL1CacheSupported = p->localL1CacheSupported = 1;
-  p->cooperativeLaunch = 1;
-  p->asyncEngineCount = 2, p->deviceOverlap = 1, p->streamPrioritiesSupported = 1;
-  p->singleToDoublePrecisionPerfRatio = 32;
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  static std::atomic<unsigned long long> made{2};  // the first are the device's own streams
+  if (!stream) return fail(cudaErrorInvalidValue);
+  int least = 0, greatest = 0;
+  cudaDeviceGetStreamPriorityRange(&least, &greatest);
+  *stream = new CUstream_st{flags, std::min(least, std::max(greatest, priority)), ++made, {}};
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  cudaDeviceProp p;
-  if (cudaGetDeviceProperties(&p, device) != cudaSuccess) return cudaErrorInvalidDevice;
-  switch (attribute) {
-    case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
-    case cudaDevAttrMaxBlockDimX: *value = p.maxThreadsDim[0]; break;
-    case cudaDevAttrMaxBlockDimY: *value = p.maxThreadsDim[1]; break;
-    case cudaDevAttrMaxBlockDimZ: *value = p.maxThreadsDim[2]; break;
-    case cudaDevAttrMaxGridDimX: *value = p.maxGridSize[0]; break;
-    case cudaDevAttrMaxGridDimY: *value = p.maxGridSize[1]; break;
-    case cudaDevAttrMaxGridDimZ: *value = p.maxGridSize[2]; break;
-    case cudaDevAttrMaxSharedMemoryPerBlock: *value = (int)p.sharedMemPerBlock; break;
-    case cudaDevAttrTotalConstantMemory: *value = (int)p.totalConstMem; break;
-    case cudaDevAttrWarpSize: *value = p.warpSize; break;
-    case cudaDevAttrMaxRegistersPerBlock: *value = p.regsPerBlock; break;
-    case cudaDevAttrClockRate: *value = p.clockRate; break;
-    case cudaDevAttrMultiProcessorCount: *value = p.multiProcessorCount; break;
-    case cudaDevAttrIntegrated: *value = 0; break;
-    case cudaDevAttrCanMapHostMemory: *value = 1; break;
-    case cudaDevAttrComputeMode: *value = cudaComputeModeDefault; break;
-    case cudaDevAttrConcurrentKernels: *value = 1; break;
-    case cudaDevAttrMemoryClockRate: *value = p.memoryClockRate; break;
-    case cudaDevAttrGlobalMemoryBusWidth: *value = p.memoryBusWidth; break;
-    case cudaDevAttrL2CacheSize: *value = p.l2CacheSize; break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = p.maxThreadsPerMultiProcessor; break;
-    case cudaDevAttrUnifiedAddressing: *value = 1; break;
-    case cudaDevAttrComputeCapabilityMajor: *value = p.major; break;
-    case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
-    case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = (int)p.sharedMemPerMultiprocessor; break;
-    case cudaDevAttrMaxRegistersPerMultiprocessor: *value = p.regsPerMultiprocessor; break;
-    case cudaDevAttrManagedMemory: *value = 1; break;
-    case cudaDevAttrConcurrentManagedAccess: *value = 1; break;
-    case cudaDevAttrCooperativeLaunch: *value = p.cooperativeLaunch; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = (int)p.sharedMemPerBlockOptin; break;
-    case cudaDevAttrMaxBlocksPerMultiprocessor: *value = p.maxBlocksPerMultiProcessor; break;
-    case cudaDevAttrMemoryPoolsSupported: *value = 0; break;
-    default: return fail(cudaErrorInvalidValue);
-  }
+cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithPriority(stream, 0, 0); }
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithPriority(stream, flags, 0);
+}
+// Those that nobody makes are one.
+static bool is_own(cudaStream_t stream) { return stream <= cudaStreamFireAndForget; }
+static CUstream_st& known(cudaStream_t stream) {
+  static auto* default_stream = new CUstream_st{cudaStreamDefault, 0, 1, {}};
+  return is_own(stream) ? *default_stream : *stream;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  if (is_own(stream)) return fail(cudaErrorInvalidResourceHandle);
+  delete stream;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
-cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
-cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
-cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit limit) {
-  *value = limit == cudaLimitStackSize ? fiber_bytes : limit == cudaLimitMallocHeapSize ? 8 << 20 : 1 << 20;
+cudaError_t cudaStreamGetFlags(cudaStream_t stream, unsigned* flags) {
+  if (!flags) return fail(cudaErrorInvalidValue);
+  *flags = known(stream).flags;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  *least = 0, *greatest = -5;
+cudaError_t cudaStreamGetPriority(cudaStream_t stream, int* priority) {
+  if (!priority) return fail(cudaErrorInvalidValue);
+  *priority = known(stream).priority;
   return cudaSuccess;
 }
-cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { *can = 0; return cudaSuccess; }
-static constexpr int cuda_version = 13000;
-cudaError_t cudaDriverGetVersion(int* version) { *version = cuda_version; return cudaSuccess; }
-cudaError_t cudaRuntimeGetVersion(int* version) { *version = cuda_version; return cudaSuccess; }
-
-cudaError_t cudaStreamCreate(cudaStream_t* stream) { *stream = new CUstream_st{0}; return cudaSuccess; }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) { return cudaStreamCreate(stream); }
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) { return cudaStreamCreate(stream); }
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { delete stream; return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+cudaError_t cudaStreamGetId(cudaStream_t stream, unsigned long long* id) {
+  if (!id) return fail(cudaErrorInvalidValue);
+  *id = known(stream).id;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetDevice(cudaStream_t, int* device) { return cudaGetDevice(device); }
+cudaError_t cudaStreamSetAttribute(cudaStream_t stream, cudaLaunchAttributeID id, const cudaLaunchAttributeValue* value) {
+  if (!value) return fail(cudaErrorInvalidValue);
+  known(stream).attributes[id] = *value;
+  if (id == cudaLaunchAttributePriority) known(stream).priority = value->priority;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamGetAttribute(cudaStream_t stream, cudaLaunchAttributeID id, cudaLaunchAttributeValue* value) {
+  if (!value) return fail(cudaErrorInvalidValue);
+  auto found = known(stream).attributes.find(id);
+  std::memset((void*)value, 0, sizeof *value);
+  if (found != known(stream).attributes.end()) *value = found->second;
+  else if (id == cudaLaunchAttributePriority) value->priority = known(stream).priority;
+  else if (id == cudaLaunchAttributeSynchronizationPolicy) value->syncPolicy = cudaSyncPolicyAuto;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCopyAttributes(cudaStream_t to, cudaStream_t from) {
+  auto attributes = known(from).attributes;
+  known(to).attributes = std::move(attributes);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void* pointer, size_t, unsigned flags) {
+  const Allocation* a = allocation_around((uintptr_t)pointer);
+  bool is_one = flags == cudaMemAttachGlobal || flags == cudaMemAttachHost || flags == cudaMemAttachSingle;
+  bool is_managed = a ? a->kind == Memory::Managed : is_global(pointer);
+  return is_one && is_managed ? cudaSuccess : fail(cudaErrorInvalidValue);
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t) {
+  settle_pools();
+  return cudaSuccess;
+}
 cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data, unsigned) {
@@ -428,13 +474,17 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
   return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t function, void* data) {
-  if (keeps([=] { function(data); })) return cudaSuccess;
+  if (keeps(cudaHostNodeParams{function, data})) return cudaSuccess;
   function(data);
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t* event) { *event = new CUevent_st{0, false}; return cudaSuccess; }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return cudaEventCreate(event); }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  if (!event) return fail(cudaErrorInvalidValue);
+  *event = new CUevent_st{0, false, flags};
+  return cudaSuccess;
+}
+cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { delete event; return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   if (!event) return fail(cudaErrorInvalidResourceHandle);
@@ -443,10 +493,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t) {
   event->recorded = true;
   return cudaSuccess;
 }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  if (flags == cudaEventRecordExternal && keeps_event(cudaGraphNodeTypeEventRecord, event)) return cudaSuccess;
+  return cudaEventRecord(event, stream);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t) {
+  settle_pools();
+  return cudaSuccess;
+}
 cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t stop) {
   if (!start || !stop || !start->recorded || !stop->recorded) return fail(cudaErrorInvalidResourceHandle);
+  if ((start->flags | stop->flags) & cudaEventDisableTiming) return fail(cudaErrorInvalidResourceHandle);
   *milliseconds = (float)((stop->time - start->time) * 1e3 * clock_rate());
   return cudaSuccess;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <string>
 
 #include "machine.h"
 
@@ -18,6 +19,7 @@ namespace {
 struct Functions {
   std::map<uintptr_t, uint64_t> token_of;
   std::map<uint64_t, uintptr_t> address_of;
+  std::map<uintptr_t, std::string> name_of;
 };
 
 uint64_t token_of_name(const char* name) {  // FNV-1a; none is 0
@@ -52,6 +54,7 @@ Functions read_functions() {
       if (ELF64_ST_TYPE(symbols[s].st_info) != STT_FUNC || !symbols[s].st_value) continue;
       uint64_t token = token_of_name(names + symbols[s].st_name);
       found.token_of[base + symbols[s].st_value] = token;
+      found.name_of[base + symbols[s].st_value] = names + symbols[s].st_name;
       found.address_of[token] = base + symbols[s].st_value;
     }
   }
@@ -69,6 +72,10 @@ const Functions& functions() {
 uint64_t function_token(uintptr_t address) {
   auto at = functions().token_of.find(address);
   return at == functions().token_of.end() ? 0 : at->second;
+}
+const char* name_of_function(uintptr_t address) {
+  auto at = functions().name_of.find(address);
+  return at == functions().name_of.end() ? nullptr : at->second.c_str();
 }
 const void* function_of(unsigned long long token) {
   auto at = functions().address_of.find(token);

@@ -10,6 +10,7 @@
 
 #include "cudaops/context.h"
 #include "cudaops/launch.h"
+#include "cudaops/runtime_api.h"
 
 extern "C" {
 extern __thread char cudaops_shared_begin[], cudaops_shared_end[];
@@ -169,7 +170,22 @@ Allocation* allocate(size_t size, Memory kind, int number, size_t shift = 0);
 bool release(uintptr_t begin);
 // Whether it is kept for a graph and not done now.
 bool keeps(const Call& call);
-bool keeps(std::function<void()> work);
+bool keeps(const cudaMemcpy3DParms& copy);
+bool keeps(const cudaMemsetParams& fill);
+bool keeps(const cudaHostNodeParams& call);
+bool keeps_event(cudaGraphNodeType type, cudaEvent_t event);
+bool keeps_allocation(void* pointer, size_t bytes);
+bool keeps_release(void* pointer);
+cudaError_t fail(cudaError_t error);
+cudaError_t reserve(void** pointer, size_t bytes, Memory kind);
+cudaError_t drop(void* pointer);
+bool is_global(const void* pointer);
+size_t optin_limit();
+void leave_pool(const void* pointer);
+void settle_pools();  // what the host waited for is no longer reserved
+const char* name_of_function(uintptr_t address);  // as the compiler has it; null: there is none
+bool is_of_graph(const void* pointer);  // memory that nodes of a graph allocate: it stays
+cudaMemcpy3DParms copy_of(void* to, const void* from, size_t bytes, cudaMemcpyKind kind);
 
 Allocation* allocation_around(uintptr_t address);  // guard pages included
 void check_guards(const Call* call);

@@ -1,6 +1,7 @@
 // A kernel launch as a value: what the rerouted `kernel<<<grid, block, smem, stream>>>(args)` calls.
 #pragma once
 #include <cstddef>
+#include <cstring>
 #include <tuple>
 #include <typeinfo>
 #include <utility>
@@ -25,6 +26,7 @@ struct Call {
   void* closure;
   void* (*copy)(const void* closure);  // that lasts, for a graph
   void (*submit_copy)(void* closure, const Call& call);
+  void (*assign)(void* closure, void* const* values);  // other arguments, for a graph's node
   const void* function;  // null where template arguments are deduced
   const char* within;    // then the mangled type of a closure that stands in the launching function
   const char* limit;     // not null: why such a launch cannot be captured
@@ -54,6 +56,19 @@ struct Closure {
     static_cast<Closure*>(self)->submit_with(call, std::index_sequence_for<P...>());
   }
 
+  static void assign(void* self, void* const* values) {
+    static_cast<Closure*>(self)->assign_each(values, std::index_sequence_for<P...>());
+  }
+  template <size_t... I>
+  void assign_each(void* const* values, std::index_sequence<I...>) {
+    (assign_one<P>(std::get<I>(arguments), values[I]), ...);
+  }
+  // By its bytes: a kernel's parameters are trivially copyable, and may be const.
+  template <class One, class Argument>
+  static void assign_one(Argument& to, const void* from) {
+    if constexpr (!std::is_reference<One>::value) std::memcpy((void*)__builtin_addressof(to), from, sizeof to);
+  }
+
   template <size_t... I>
   void submit_with(Call call, std::index_sequence<I...>) {
     static constexpr ArgumentType types[] = {describe<handed<P>>()..., ArgumentType{}};
@@ -63,6 +78,7 @@ struct Closure {
     call.closure = this;
     call.copy = &copy;
     call.submit_copy = &submit_copy;
+    call.assign = &assign;
     call.count = sizeof...(P);
     call.types = types;
     call.values = values;

@@ -50,6 +50,30 @@ template <class T> CUDAOPS_FN u32 bfind(T x, bool as_shift) {
   u32 top = 63u - (u32)__builtin_clzll((u64)bits);
   return as_shift ? (u32)(8 * sizeof(T)) - 1 - top : top;
 }
+// On the bytes or halves of two registers, each read as its own type; a result beyond its place is cut off or,
+// with `.sat`, as near as the place allows.
+template <class T> CUDAOPS_FN s32 lane_of(u32 word, u32 i) { return (s32)(T)(word >> 8 * sizeof(T) * i); }
+template <class D, class A, class B, bool SAT, class F> CUDAOPS_FN u32 video(u32 a, u32 b, F operation) {
+  u32 all = 0;
+  for (u32 i = 0; i < 4 / sizeof(D); ++i) {
+    s32 one = operation(lane_of<A>(a, i), lane_of<B>(b, i));
+    if (SAT) one = (s32)::cudaops::saturated<D>(one);
+    all |= ((u32)one & ((1u << 8 * sizeof(D)) - 1)) << 8 * sizeof(D) * i;
+  }
+  return all;
+}
+template <class A, class B, class F> CUDAOPS_FN u32 video_sum(u32 a, u32 b, F operation) {
+  u32 sum = 0;
+  for (u32 i = 0; i < 4 / sizeof(A); ++i) sum += (u32)operation(lane_of<A>(a, i), lane_of<B>(b, i));
+  return sum;
+}
+#define CUDAOPS_VIDEO(name, expression) \
+  struct video_##name { inline s32 operator()(s32 x, s32 y) const { return expression; } };
+CUDAOPS_VIDEO(add, x + y) CUDAOPS_VIDEO(sub, x - y) CUDAOPS_VIDEO(avrg, (x + y + (x + y >= 0)) >> 1)
+CUDAOPS_VIDEO(min, x < y ? x : y) CUDAOPS_VIDEO(max, x < y ? y : x) CUDAOPS_VIDEO(eq, x == y)
+CUDAOPS_VIDEO(ne, x != y) CUDAOPS_VIDEO(lt, x < y) CUDAOPS_VIDEO(le, x <= y) CUDAOPS_VIDEO(gt, x > y)
+CUDAOPS_VIDEO(ge, x >= y)
+#undef CUDAOPS_VIDEO
 template <bool HIGH, int SIGNED_A, int SIGNED_B> CUDAOPS_FN u32 dp2a(u32 a, u32 b, u32 c) {
   for (int i = 0; i < 2; ++i) {
     s32 x = SIGNED_A ? (s32)(s16)(a >> 16 * i) : (s32)(u16)(a >> 16 * i);

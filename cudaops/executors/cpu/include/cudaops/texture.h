@@ -199,8 +199,40 @@ inline cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x, size_t y, const
   return cudaMemcpy2D(to->data + y * row + x, row, from, pitch, width, height, kind);
 }
 inline cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, const void* from, size_t pitch,
-                                            size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t = 0) {
-  return cudaMemcpy2DToArray(to, x, y, from, pitch, width, height, kind);
+                                            size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t stream = 0) {
+  size_t row = cudaops::row_bytes(*to);
+  return cudaMemcpy2DAsync(to->data + y * row + x, row, from, pitch, width, height, kind, stream);
+}
+inline cudaError_t cudaMemcpy2DFromArrayAsync(void* to, size_t pitch, cudaArray_const_t from, size_t x, size_t y,
+                                              size_t width, size_t height, cudaMemcpyKind kind,
+                                              cudaStream_t stream = 0) {
+  size_t row = cudaops::row_bytes(*from);
+  return cudaMemcpy2DAsync(to, pitch, from->data + y * row + x, row, width, height, kind, stream);
+}
+inline cudaError_t cudaMemcpy2DArrayToArray(cudaArray_t to, size_t to_x, size_t to_y, cudaArray_const_t from,
+                                            size_t from_x, size_t from_y, size_t width, size_t height,
+                                            cudaMemcpyKind kind = cudaMemcpyDeviceToDevice) {
+  size_t row = cudaops::row_bytes(*from), to_row = cudaops::row_bytes(*to);
+  return cudaMemcpy2D(to->data + to_y * to_row + to_x, to_row, from->data + from_y * row + from_x, row, width, height,
+                      kind);
+}
+inline cudaError_t cudaMemcpyArrayToArray(cudaArray_t to, size_t to_x, size_t to_y, cudaArray_const_t from,
+                                          size_t from_x, size_t from_y, size_t bytes,
+                                          cudaMemcpyKind kind = cudaMemcpyDeviceToDevice) {
+  return cudaMemcpy(to->data + to_y * cudaops::row_bytes(*to) + to_x,
+                    from->data + from_y * cudaops::row_bytes(*from) + from_x, bytes, kind);
+}
+inline cudaError_t cudaMemcpyToArrayAsync(cudaArray_t to, size_t x, size_t y, const void* from, size_t bytes,
+                                          cudaMemcpyKind kind, cudaStream_t stream = 0) {
+  return cudaMemcpyAsync(to->data + y * cudaops::row_bytes(*to) + x, from, bytes, kind, stream);
+}
+inline cudaError_t cudaMemcpyFromArrayAsync(void* to, cudaArray_const_t from, size_t x, size_t y, size_t bytes,
+                                            cudaMemcpyKind kind, cudaStream_t stream = 0) {
+  return cudaMemcpyAsync(to, from->data + y * cudaops::row_bytes(*from) + x, bytes, kind, stream);
+}
+inline cudaError_t cudaGetChannelDesc(cudaChannelFormatDesc* desc, cudaArray_const_t array) {
+  *desc = array->desc;
+  return cudaSuccess;
 }
 inline cudaError_t cudaMemcpy2DFromArray(void* to, size_t pitch, cudaArray_const_t from, size_t x, size_t y, size_t width,
                                          size_t height, cudaMemcpyKind kind) {

@@ -35,6 +35,29 @@ inline cudaError_t add_kernel_node(int site, cudaGraphNode_t* node, cudaGraph_t 
   return error;
 }
 
+// cudaGraphAddNode: of CUDA 12, and with data of edges of CUDA 13.
+template <class Parameters>
+cudaError_t held_node(int site, cudaError_t error, cudaGraphNode_t node, const Parameters* p) {
+  if (error != cudaSuccess || p->type != cudaGraphNodeTypeKernel) return error;
+  cudaKernelNodeParams same{};
+  same.func = p->kernel.func, same.gridDim = p->kernel.gridDim, same.blockDim = p->kernel.blockDim;
+  same.sharedMemBytes = p->kernel.sharedMemBytes, same.kernelParams = p->kernel.kernelParams;
+  hold_node(nullptr, node, KernelNode(&same, site));
+  return error;
+}
+template <class Parameters>
+cudaError_t add_node(int site, cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after, size_t count,
+                     Parameters* p) {
+  cudaError_t error = cudaGraphAddNode(node, graph, after, count, p);
+  return held_node(site, error, *node, p);
+}
+template <class Edges, class Parameters>
+cudaError_t add_node(int site, cudaGraphNode_t* node, cudaGraph_t graph, const cudaGraphNode_t* after, Edges edges,
+                     size_t count, Parameters* p) {
+  cudaError_t error = cudaGraphAddNode(node, graph, after, edges, count, p);
+  return held_node(site, error, *node, p);
+}
+
 }  // namespace cudaops_capture
 
 static inline cudaError_t cudaops_capture_instantiate(cudaGraphExec_t* exec, cudaGraph_t graph,
