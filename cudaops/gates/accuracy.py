@@ -453,9 +453,10 @@ def _in_another_order(found: BufferAccuracy, name: str) -> BufferAccuracy:
 
 
 def parameter_name(workload: Workload, allocation: Allocation) -> str:
-    """The kernel's parameter, or the field of one, that points into this allocation."""
+    """The kernel's parameter, or the field of one, that points into this allocation; where none
+    does, how it is reached, or a variable's name."""
     names = (p.name for p in workload.pointers() if p.allocation == allocation.index)
-    return next(names, f"buffer{allocation.index}")
+    return next(names, allocation.name or f"buffer{allocation.index}")
 
 
 def changed_inputs(workload: Workload, ran: Ran, reference: Reference) -> tuple[str, ...]:

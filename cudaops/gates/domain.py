@@ -41,6 +41,7 @@ from cudaops.program.plans import resolve
 from cudaops.sandbox.drawn import Domain, DomainBuilder, DrawnInput
 from cudaops.sandbox.draws import Draw, Subject
 from cudaops.sandbox.oracle import Baseline
+from cudaops.sandbox.shared_variables import with_variables
 from cudaops.sandbox.variations import Way
 from cudaops.sandbox.workbench import Workbench
 
@@ -197,7 +198,8 @@ class DomainJudge:
         counted = [w for w in outcome.warnings if w.habit not in one.habits or not w.habit]
         if counted:
             return Refusal(one, counted[0].placed, counted[0])
-        wrong = next((x for x in self._compared(one, outcome) if not x.passed), None)
+        left = with_variables(outcome, one.variables)
+        wrong = next((x for x in self._compared(one, left) if not x.passed), None)
         if wrong is None:
             return None
         near, overflows = _off_by(wrong)
@@ -209,7 +211,8 @@ class DomainJudge:
 
     def _compared(self, one: DrawnInput, ran: Ran) -> Iterator[BufferAccuracy]:
         workload = one.trial.workload
-        for a in workload.allocations:
+        variables = [v for v in one.variables if v.index in ran.outputs]
+        for a in (*workload.allocations, *variables):
             name = parameter_name(workload, a)
             if a.role == "in":
                 if not same_contents(ran.outputs[a.index], one.reference.outputs[a.index]):
@@ -335,9 +338,10 @@ def _by_the_author(bench: Workbench, workload: Workload, domain: Domain) -> tupl
         bench.compiled_baseline(workload), [one.trial for one in chosen], folder, timeout_s=ALL_S
     )
     return tuple(
-        one._replace(reference=one.reference._replace(outputs=tried.outcome.outputs, known={}))
+        one._replace(reference=one.reference._replace(outputs=left.outputs, known={}))
         for one, tried in zip(chosen, ran, strict=True)
         if isinstance(tried.outcome, Ran)
+        for left in [with_variables(tried.outcome, one.variables)]
     )
 
 

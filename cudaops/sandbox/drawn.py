@@ -37,11 +37,13 @@ from cudaops.executors.cpu.order import SAME_L2
 from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject, numbers_in
+from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject
 from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_arguments
 from cudaops.sandbox.launch_numbers import number_of
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.shapes import ShapeFinder, axes_of, with_a_block_more
+from cudaops.sandbox.shared_variables import shared_variables, with_variables
+from cudaops.sandbox.text_asks import numbers_in
 from cudaops.sandbox.variations import COMPENSATED_WAYS
 
 BACKGROUNDS = (0x3C, 0xC3)
@@ -83,6 +85,8 @@ class DrawnInput(NamedTuple):
     """Results with everything rounded up, and down, where integers come of floating point."""
     order_free: frozenset[int] = frozenset()
     """Buffers whose elements the author's own threads leave in no fixed order."""
+    variables: tuple[Allocation, ...] = ()
+    """What else is a result: see `shared_variables`."""
 
 
 class Domain(NamedTuple):
@@ -109,6 +113,7 @@ class _Borne(NamedTuple):
     broken: Broken
     habits: frozenset[str]
     order_free: frozenset[int]
+    variables: tuple[Allocation, ...]
 
 
 class DomainBuilder:
@@ -121,6 +126,7 @@ class DomainBuilder:
         self._executor = executor
         self._baseline = baseline
         self._subject = subject
+        self._variables = shared_variables(subject.program, subject.kernel, subject.workload)
         self._folder = folder
         self._drawing = Drawing(subject, seed)
         self._batches = itertools.count()
@@ -229,7 +235,9 @@ class DomainBuilder:
             if free is None:
                 unsettled.append(draws[n])
             else:
-                found.append(_Borne(draws[n], trial, ran, broken, _habits(first[n]), free))
+                held = _same_variables(self._variables, ran, other.outcome)
+                habits = _habits(first[n])
+                found.append(_Borne(draws[n], trial, ran, broken, habits, free, held))
         short = self._too_short(found, batch / "wider")
         kept = [one for one in found if id(one) not in short]
         if unsettled and not remembers:
@@ -274,7 +282,7 @@ class DomainBuilder:
         rounding: Rounding = "nearest",
         most: int | None = None,
     ) -> tuple[Tried, ...]:
-        return self._executor.run_trials(
+        ran = self._executor.run_trials(
             self._baseline.plain,
             trials,
             folder,
@@ -284,6 +292,12 @@ class DomainBuilder:
             most_accesses=most,
             limit_s=LIMIT_S,
             timeout_s=ALL_S,
+        )
+        return tuple(
+            one._replace(outcome=with_variables(one.outcome, self._variables))
+            if isinstance(one.outcome, Ran)
+            else one
+            for one in ran
         )
 
     def _with_references(self, found: Sequence[_Borne]) -> Iterator[DrawnInput]:
@@ -315,7 +329,7 @@ class DomainBuilder:
             yield DrawnInput(
                 one.draw, one.trial, reference, one.broken, one.habits,
                 tuple(m[n] for m in moved if m[n]), tuple(r[n] for r in rounded if r[n]),
-                one.order_free,
+                one.order_free, one.variables,
             )  # fmt: skip
 
     def _is_unrelated(self, one: _Borne, wide: dict[int, str] | None) -> bool:
@@ -490,6 +504,21 @@ def _refilled(trial: Trial) -> Trial:
     poison = dict.fromkeys(trial.inputs.poison, BACKGROUNDS[1])
     inputs = trial.inputs.model_copy(update={"poison": poison, "scratch_poison": BACKGROUNDS[1]})
     return trial._replace(inputs=inputs)
+
+
+def _same_variables(
+    variables: Sequence[Allocation], first: Ran, second: Ran | Misbehaved
+) -> tuple[Allocation, ...]:
+    """Those that two orders of the threads leave the same."""
+    if isinstance(second, Misbehaved):
+        return ()
+    return tuple(
+        v
+        for v in variables
+        if v.index in first.outputs
+        and v.index in second.outputs
+        and same_contents(first.outputs[v.index], second.outputs[v.index])
+    )
 
 
 def _settled(workload: Workload, first: Ran, second: Ran | Misbehaved) -> frozenset[int] | None:

@@ -43,6 +43,7 @@ from cudaops.sandbox.shapes import (
     blocks_for,
     standing,
 )
+from cudaops.sandbox.text_asks import asks_for_nan, numbers_in, tells_apart, without_comments
 from cudaops.sandbox.variations import (
     COMPENSATED_WAYS,
     EXACT_WAYS,
@@ -175,27 +176,6 @@ def rounds_to_integers(workload: Workload, kernel: Kernel, program: Program) -> 
     written = [view for a in workload.allocations if a.role != "in" for view in views(a)]
     integers = any(view.element not in FLOATING for view in written)
     return integers and bool(_FLOATING_WORD.search(kernel.text))
-
-
-_NUMBER = re.compile(
-    r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=[uUlLfF]*\b|[^\w.]|$)"
-)
-_ASKS_NAN = re.compile(r"\b(?:__)?isn(?:an|umber)|\bisfinite\b|\b(\w+)\s*!=\s*\1\b")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_MOST_NUMBERS = 64
-
-
-def numbers_in(text: str) -> tuple[float, ...]:
-    """Numbers that stand in a text, each once; few enough to draw from."""
-    found: dict[float, None] = {}
-    for one in _NUMBER.findall(_COMMENT.sub(" ", text)):
-        found[float(int(one, 16)) if one[:2] in ("0x", "0X") else float(one)] = None
-    return tuple(found)[:_MOST_NUMBERS]
-
-
-def asks_for_nan(text: str) -> bool:
-    """Whether a text says what becomes of a value that is no number."""
-    return bool(_ASKS_NAN.search(_COMMENT.sub(" ", text)))
 
 
 class Drawing:
@@ -333,12 +313,10 @@ class Drawing:
     def modes(self, shape: Shape) -> list[Draw]:
         """Each value of an argument that the text tells one from another by (`switch (border)`,
         `kind == 2`) beside other values of every other one."""
-        text = _COMMENT.sub(" ", self.text)
+        text = without_comments(self.text)
         pairs: list[dict[str, int | float]] = []
         for name, values in self.values.items():
-            word = name.rpartition(".")[2]
-            asked = rf"switch\s*\(\s*(?:\w+\.)?{word}\b|\b{word}\s*[!=]=|[!=]=\s*(?:\w+\.)?{word}\b"
-            if not re.search(asked, text):
+            if not tells_apart(text, name.rpartition(".")[2]):
                 continue
             few = [v for v in values if isinstance(v, int) and abs(v) <= LARGEST_MODE]
             pairs += [
@@ -349,8 +327,8 @@ class Drawing:
                 for value in others
             ]
         most = min(len(pairs), MOST_PAIRS, self._affordable(shape))
-        chosen = self.random.choice(len(pairs), most, replace=False) if pairs else []
-        return [self.draw(shape, values=pairs[n]) for n in chosen]
+        order = self.random.permutation(len(pairs))[:most]
+        return [self.draw(shape, values=pairs[n]) for n in order]
 
     def _affordable(self, shape: Shape) -> int:
         return max(LEAST_DRAWS, BUDGET // max(1, shape.accesses))
@@ -537,7 +515,7 @@ class Drawing:
     def _axes_alone(self, workload: Workload, name: str) -> list[str]:
         """Axes whose blocks are as many as an integer argument says, where the kernel asks nothing
         of it: the grid alone is its bound, and no author passes another number than he launches."""
-        text = _COMMENT.sub(" ", self.subject.kernel.text)
+        text = without_comments(self.subject.kernel.text)
         asked = rf"[\w\])]\s*[<>=!%]=?\s*{name}\b|\b{name}\s*(?:[<>=!]=?|\?)|switch\s*\(\s*{name}\b"
         return [] if re.search(asked, text) else _axes_of_count(workload, name)
 
@@ -558,7 +536,7 @@ class Drawing:
 
     def _is_bound(self, name: str) -> bool:
         """Whether the kernel compares an argument with anything but a number."""
-        text = _COMMENT.sub(" ", self.subject.kernel.text)
+        text = without_comments(self.subject.kernel.text)
         left, right = rf"[\w\])]\s*[<>]=?\s*{name}\b", rf"\b{name}\s*[<>]=?\s*[^\d\s<>=-]"
         return bool(re.search(left, text) or re.search(right, text))
 

@@ -9,8 +9,8 @@ import pytest
 
 from cudaops.domain.workload import FLOATING, Element
 from cudaops.executors.arrays import decoded
-from cudaops.sandbox.draws import asks_for_nan, numbers_in
 from cudaops.sandbox.inputs import ascends
+from cudaops.sandbox.text_asks import asks_for_nan, numbers_in
 from cudaops.sandbox.variations import LIMITS, integers, varied, ways_of
 
 OFFSETS = np.array([0, 5, 5, 9, 20, 41, 60, 60, 99, 120], np.int32)

@@ -1,0 +1,38 @@
+"""What a program's text asks of its numbers: which it compares with, and what it tells apart."""
+
+from __future__ import annotations
+
+import re
+
+_NUMBER = re.compile(
+    r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=[uUlLfF]*\b|[^\w.]|$)"
+)
+_ASKS_NAN = re.compile(r"\b(?:__)?isn(?:an|umber)|\bisfinite\b|\b(\w+)\s*!=\s*\1\b")
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_MOST_NUMBERS = 64
+
+
+def numbers_in(text: str) -> tuple[float, ...]:
+    """Numbers that stand in a text, each once; few enough to draw from."""
+    found: dict[float, None] = {}
+    for one in _NUMBER.findall(without_comments(text)):
+        found[float(int(one, 16)) if one[:2] in ("0x", "0X") else float(one)] = None
+    return tuple(found)[:_MOST_NUMBERS]
+
+
+def asks_for_nan(text: str) -> bool:
+    """Whether a text says what becomes of a value that is no number."""
+    return bool(_ASKS_NAN.search(without_comments(text)))
+
+
+def without_comments(text: str) -> str:
+    """The text with a space in the place of each comment."""
+    return _COMMENT.sub(" ", text)
+
+
+def tells_apart(text: str, name: str) -> bool:
+    """Whether the text does one thing or another by an integer of this name: `switch (border)`,
+    `kind == 2`. Comments are gone."""
+    switch = rf"switch\s*\(\s*(?:\w+\.)?{name}\b"
+    equal = rf"\b{name}\s*[!=]=|[!=]=\s*(?:\w+\.)?{name}\b"
+    return bool(re.search(f"{switch}|{equal}", text))
