@@ -139,10 +139,8 @@ def integers(
         return draw(0, 1)
     if way == "ties":
         return generator.choice(draw(low, high, FEW_VALUES), count)
-    if way == "least":
-        return np.full_like(values, low)
-    if way == "most":
-        return np.full_like(values, high)
+    if way in ("least", "most"):
+        return np.full_like(values, low if way == "least" else high)
     if way == "small":
         return draw(max(least, -4), min(most, 15))
     if way == "both_signs":
