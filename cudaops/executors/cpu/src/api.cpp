@@ -68,6 +68,7 @@ cudaError_t function_attributes(cudaFuncAttributes* attributes, const void* func
 }
 
 // sm_86: 1536 threads, 16 blocks and 100 KiB of shared memory on a multiprocessor.
+int device_multiprocessors() { return multiprocessors; }
 int resident_blocks(int block_threads, size_t dynamic_bytes) {
   if (block_threads <= 0 || block_threads > (int)max_threads) return 0;
   int warps = (block_threads + 31) / 32;
@@ -76,7 +77,7 @@ int resident_blocks(int block_threads, size_t dynamic_bytes) {
 }
 cudaError_t suggest_block(int* grid, int* block, int limit) {
   *block = limit > 0 && limit < 768 ? limit : 768;
-  *grid = 72 * resident_blocks(*block, 0);
+  *grid = multiprocessors * resident_blocks(*block, 0);
   return cudaSuccess;
 }
 

@@ -273,6 +273,7 @@ cudaError_t allow_dynamic_shared(const void* function, cudaFuncAttribute attribu
 cudaError_t function_attributes(cudaFuncAttributes* attributes, const void* function);
 cudaError_t function_name(const char** name, const void* function);
 int resident_blocks(int block_threads, size_t dynamic_shared_bytes);
+int device_multiprocessors();
 cudaError_t dynamic_shared_left(size_t* bytes, int blocks, int block_threads);
 cudaError_t suggest_block(int* grid, int* block, int limit);
 }  // namespace cudaops
@@ -460,7 +461,7 @@ cudaError_t cudaOccupancyMaxActiveClusters(int* clusters, T*, const cudaLaunchCo
     }
   int resident = ::cudaops::resident_blocks((int)(config->blockDim.x * config->blockDim.y * config->blockDim.z),
                                             config->dynamicSmemBytes);
-  *clusters = size ? ::cudaops::multiprocessors * resident / (int)size : 0;
+  *clusters = size ? ::cudaops::device_multiprocessors() * resident / (int)size : 0;
   return cudaSuccess;
 }
 template <class T>
