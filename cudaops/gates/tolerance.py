@@ -196,8 +196,7 @@ def bounds_of(gap: Distance, held: Yardstick, element: Element, policy: Policy) 
     factor, few = policy.max_error_factor, gap.compared < FEW_ELEMENTS
     step = 0.5 * SMALLEST[element] / scale
     strict = FALLBACK_ROUNDOFFS * max(UNIT_ROUNDOFF[element], step)
-    roundoffs = floor_roundoffs(gap, own, element, compensated=held.compensated)
-    floor = max(roundoffs * UNIT_ROUNDOFF[element], step)
+    floor = max(floor_roundoffs(gap, held, element) * UNIT_ROUNDOFF[element], step)
     if own is not None:
         strict = factor * max(own.relative_l2, floor)
     moved = 0.0
@@ -217,12 +216,10 @@ def bounds_of(gap: Distance, held: Yardstick, element: Element, policy: Policy) 
     )
 
 
-def floor_roundoffs(
-    gap: Distance, own: Distance | None, element: Element, *, compensated: bool = False
-) -> float:
-    """Unit roundoffs that a baseline's own error counts as at least. `compensated`: its author
-    computes what is rounded off."""
-    floor = COMPENSATED_ROUNDOFFS if compensated else FLOOR_ROUNDOFFS[element]
+def floor_roundoffs(gap: Distance, held: Yardstick, element: Element) -> float:
+    """Unit roundoffs that a baseline's own error counts as at least."""
+    own = held.own
+    floor = COMPENSATED_ROUNDOFFS if held.compensated else FLOOR_ROUNDOFFS[element]
     if own is not None and element in COMPUTED_IN:
         floor *= 2.0 if own.relative_l2 > ROUNDED_TWICE * UNIT_ROUNDOFF[element] else 1.0
     return max(floor, FEW_ROUNDOFFS) if gap.compared < FEW_ELEMENTS else floor
@@ -234,7 +231,7 @@ def by_own_size(
     """From where on errors of single elements are counted by their own size: those of a result, and
     those of the baseline, by which they may be as many."""
     roundoff = UNIT_ROUNDOFF[element]
-    floor = floor_roundoffs(gap, held.own, element, compensated=held.compensated) * roundoff
+    floor = floor_roundoffs(gap, held, element) * roundoff
     times = EXTRA * policy.max_error_factor
     allowed = times * floor
     if policy.allow_precision is not None:

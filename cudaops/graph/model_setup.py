@@ -28,7 +28,7 @@ from cudaops.models.names import ModelName, Provider, parse_model
 from cudaops.models.prices import known_price, parse_price, require_price, summary
 from cudaops.models.scripted import read_script
 from cudaops.program.hygiene import ALLOWED_INCLUDES
-from cudaops.program.whole_program import beside
+from cudaops.program.whole_program import standing_beside
 from cudaops.prompts.exemplars import exemplar_for
 from cudaops.prompts.expert_notes import bearing, catalogue
 from cudaops.prompts.prompt import count_tokens
@@ -115,7 +115,7 @@ def develop(
         toolbox=toolbox,
         journal=journal,
         brief=brief_with(options, bench, snapshot),
-        beside=partial(beside, bench.program),
+        beside=partial(standing_beside, bench.program),
         say=say,
     )
     return Development(developer, caller, damaged=damaged)

@@ -29,7 +29,7 @@ from cudaops.program.lexing import byte_text, lex
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.program.splice import spliced_rewrite
-from cudaops.program.whole_program import beside, replaced_kernels
+from cudaops.program.whole_program import replaced_kernels, standing_beside
 from cudaops.sandbox.stripping import strip
 from cudaops.sandbox.workbench import Workbench
 
@@ -193,7 +193,7 @@ def _read(bench: Workbench, candidate: Path) -> tuple[Rewrite, HandedIn | None]:
     if _is_device_source(text):
         try:
             rewrite = make_rewrite(
-                beside(bench.program, text),
+                standing_beside(bench.program, text),
                 proposer="user",
                 title=candidate.name,
                 why="given by the user",

@@ -11,7 +11,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import InputError, PlanError
 from cudaops.program.hygiene import check_source
 from cudaops.program.plans import make_rewrite
-from cudaops.program.whole_program import beside
+from cudaops.program.whole_program import standing_beside
 from cudaops.sandbox.workbench import Workbench
 
 SourceText = Annotated[
@@ -61,7 +61,7 @@ def read_rewrite(
     """Parse the directives of a text that stands beside the author's program. Raises InputError
     with line and column where one is wrong."""
     try:
-        text = beside(bench.program, source)
+        text = standing_beside(bench.program, source)
         rewrite = make_rewrite(text, proposer=proposer, title=title, why=why)
     except PlanError as error:
         raise InputError(f"launch directive at {error}") from error

@@ -309,13 +309,24 @@ def blank(text: str) -> str:
     return re.sub(r"[^\r\n]", " ", text)
 
 
-def one_line(lexed: Lexed, start: int, end: int) -> str:
-    """The range without comments and line ends."""
+def _uncommented(lexed: Lexed, start: int, end: int) -> str:
     text = lexed.text[start:end]
     for comment in lexed.comments:
         if start <= comment.start and comment.end <= end:
             a, b = comment.start - start, comment.end - start
             text = text[:a] + blank(text[a:b]) + text[b:]
+    return text
+
+
+def without_comments(text: str) -> str:
+    """C++ text with blanks in the place of its comments."""
+    lexed = lex(byte_text(text))
+    return plain_text(_uncommented(lexed, 0, len(lexed.text)))
+
+
+def one_line(lexed: Lexed, start: int, end: int) -> str:
+    """The range without comments and line ends."""
+    text = _uncommented(lexed, start, end)
     return " ".join(text.replace("\\\n", " ").replace("\\\r\n", " ").split())
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import count, pairwise
 from typing import NamedTuple
 
@@ -196,7 +197,7 @@ def device_source(
     return plain_text(_without_unused_directives(text, allow_libraries))
 
 
-def beside(program: Program, source: str) -> str:
+def standing_beside(program: Program, source: str) -> str:
     """A rewrite's text as it stands beside the author's program, line by line: what it says again
     with his words (types, variables that host code fills) is his, and its functions have other
     names than his for the same types, between which a call could not choose."""
@@ -210,9 +211,15 @@ def beside(program: Program, source: str) -> str:
     return plain_text(apply_edits(text, edits)) if edits else source
 
 
+@lru_cache(maxsize=4)
+def _outlines(program: Program) -> tuple[Outline, ...]:
+    """Of the author's files, which every rewrite is held beside."""
+    return tuple(outline(byte_text(file.text)) for file in program.files)
+
+
 def _taking_types(program: Program) -> frozenset[str]:
     """Functions that speak of a type of the program: calls find them wherever they stand."""
-    outlines = [outline(byte_text(file.text)) for file in program.files]
+    outlines = _outlines(program)
     types: set[str] = set()
     for facts in outlines:
         for item in facts.items:
@@ -242,7 +249,7 @@ class _Known(NamedTuple):
 
     @staticmethod
     def of(beside: Program, here: Outline) -> _Known:
-        outlines = [outline(byte_text(file.text)) for file in beside.files]
+        outlines = _outlines(beside)
         words = frozenset(
             _words_of(facts, item)
             for facts in outlines

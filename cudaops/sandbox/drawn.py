@@ -232,7 +232,7 @@ class DomainBuilder:
         for (n, ran), other in zip(good, second, strict=True):
             trial, broken = made[n]
             free = _settled(trial.workload, ran, other.outcome)
-            if free is None:
+            if free is None or isinstance(other.outcome, Misbehaved):
                 unsettled.append(draws[n])
             else:
                 held = _same_variables(self._variables, ran, other.outcome)
@@ -507,11 +507,9 @@ def _refilled(trial: Trial) -> Trial:
 
 
 def _same_variables(
-    variables: Sequence[Allocation], first: Ran, second: Ran | Misbehaved
+    variables: Sequence[Allocation], first: Ran, second: Ran
 ) -> tuple[Allocation, ...]:
     """Those that two orders of the threads leave the same."""
-    if isinstance(second, Misbehaved):
-        return ()
     return tuple(
         v
         for v in variables

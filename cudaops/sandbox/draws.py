@@ -33,6 +33,7 @@ from cudaops.executors.arrays import Array, read_array, write_array
 from cudaops.executors.base import Trial
 from cudaops.executors.fields import field_values, views, write_fields
 from cudaops.program.analysis.facts import KernelFacts
+from cudaops.program.lexing import without_comments
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import ascends, before_path, pad_tail, searched_tables
 from cudaops.sandbox.launch_numbers import are_steps, as_launched, number_of, with_numbers
@@ -43,7 +44,7 @@ from cudaops.sandbox.shapes import (
     blocks_for,
     standing,
 )
-from cudaops.sandbox.text_asks import asks_for_nan, numbers_in, tells_apart, without_comments
+from cudaops.sandbox.text_asks import asks_for_nan, numbers_in, tells_apart
 from cudaops.sandbox.variations import (
     COMPENSATED_WAYS,
     EXACT_WAYS,
@@ -272,12 +273,12 @@ class Drawing:
     def combined(self, shape: Shape, count: int | None = None) -> Iterator[Draw]:
         """Several things at once, by ways that the author's kernel bears one by one."""
         if count is None:
-            count = max(LEAST_DRAWS, min(MOST_DRAWS, BUDGET // max(1, shape.accesses)))
+            count = min(MOST_DRAWS, self._affordable(shape))
             count = FEW_DRAWS if shape.accesses > EXPENSIVE else count
         items = self.items(shape.workload)
         also = COMPENSATED_WAYS * (COMPENSATED_DRAWS if self.subject.compensated else 0)
-        for number in range(count + len(also)):
-            together = next(iter((*also, *TOGETHER)[number:]), None)
+        all_at_once = itertools.chain(also, TOGETHER, itertools.repeat(None))
+        for number, together in zip(range(count + len(also)), all_at_once, strict=False):
             ways: dict[str, Way] = {}
             values: dict[str, int | float] = {}
             moves = MOST_MOVE if number % 4 == 3 else NUMBER_MOVES

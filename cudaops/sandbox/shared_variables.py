@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from cudaops.domain.execution import Ran
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Allocation, DeviceMemory, Workload
-from cudaops.sandbox.text_asks import without_comments
+from cudaops.program.lexing import without_comments
 
 
 def shared_variables(

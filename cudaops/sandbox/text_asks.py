@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 
+from cudaops.program.lexing import without_comments
+
 _NUMBER = re.compile(
     r"(?<![\w.])(?:0[xX][0-9a-fA-F]+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?=[uUlLfF]*\b|[^\w.]|$)"
 )
 _ASKS_NAN = re.compile(r"\b(?:__)?isn(?:an|umber)|\bisfinite\b|\b(\w+)\s*!=\s*\1\b")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _MOST_NUMBERS = 64
 
 
@@ -23,11 +24,6 @@ def numbers_in(text: str) -> tuple[float, ...]:
 def asks_for_nan(text: str) -> bool:
     """Whether a text says what becomes of a value that is no number."""
     return bool(_ASKS_NAN.search(without_comments(text)))
-
-
-def without_comments(text: str) -> str:
-    """The text with a space in the place of each comment."""
-    return _COMMENT.sub(" ", text)
 
 
 def tells_apart(text: str, name: str) -> bool:

@@ -24,7 +24,7 @@ from cudaops.graph.verify_files import read_candidate
 from cudaops.program.given import check_arguments
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
-from cudaops.program.whole_program import beside
+from cudaops.program.whole_program import standing_beside
 from cudaops.sandbox.workbench import Workbench
 from cudaops.service.job_folder import CANDIDATE, JobFolder, Task
 from cudaops.service.records import (
@@ -143,7 +143,7 @@ def _compile(task: Task, options: RunOptions) -> Compiled | CompileFailed:
     program = load_program(Path(options.source))
     name, text = _only_kernel(program, task.request), task.request.candidate
     if name is not None and (text is None or "@launch" in text):
-        rewrite = None if text is None else _rewrite(beside(program, text))
+        rewrite = None if text is None else _rewrite(standing_beside(program, text))
         return executor.compile(Unit(program=program, kernel=name, callee=name, rewrite=rewrite))
     bench = open_bench(options, executor)
     candidate = task.folder.candidate_file(task.request)

@@ -27,7 +27,7 @@ from cudaops.models.build import ModelAccess
 from cudaops.models.caller import connect
 from cudaops.models.journal import Journal
 from cudaops.models.names import parse_model
-from cudaops.program.whole_program import beside
+from cudaops.program.whole_program import standing_beside
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings
 from tests.models.asked import Waits
@@ -98,7 +98,7 @@ def develop(
                 toolbox=toolbox,
                 journal=calls,
                 brief=brief_with(options, on.bench, snapshot),
-                beside=partial(beside, on.bench.program),
+                beside=partial(standing_beside, on.bench.program),
                 say=heard.said.append,
             )
             return await ask(developer)

@@ -17,10 +17,10 @@ from cudaops.program.parse import load_program, parse_files
 from cudaops.program.plans import resolve
 from cudaops.program.reroute import candidate_text
 from cudaops.program.whole_program import (
-    beside,
     device_source,
     replaced_kernels,
     rewrite_from_program,
+    standing_beside,
 )
 from tests.program.recordings import launch, number, pointer, side, workload_of
 
@@ -215,7 +215,7 @@ __device__ int mixed(Key k) { return k.words[0] & 7; }
 __device__ int plain(int k) { return k; }
 __global__ void fast(Key key, int *out) { out[0] = mixed(key) + plain(1); }
 """
-    text = beside(author, source)
+    text = standing_beside(author, source)
     assert text.count("\n") == source.count("\n")
     assert "struct Key" not in text
     assert "taps" not in text
@@ -223,7 +223,7 @@ __global__ void fast(Key key, int *out) { out[0] = mixed(key) + plain(1); }
     assert "mixed_2(Key k)" in text
     assert "mixed_2(key) + plain(1)" in text
     other = source.replace("words[8]", "words[4]")
-    assert "struct Key" in beside(author, other)
+    assert "struct Key" in standing_beside(author, other)
 
 
 def test_a_linkage_block_is_opened() -> None:

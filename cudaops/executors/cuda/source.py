@@ -20,7 +20,15 @@ from cudaops.executors.cpu.toolchain import INCLUDE as CPU_INCLUDE
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments
-from cudaops.program.lexing import Edit, Lexed, apply_edits, blank, byte_text, lex, plain_text
+from cudaops.program.lexing import (
+    Edit,
+    Lexed,
+    apply_edits,
+    byte_text,
+    lex,
+    plain_text,
+    without_comments,
+)
 from cudaops.program.overloads import address, pointer_type
 from cudaops.program.plans import instance
 from cudaops.program.reroute import device_view_files
@@ -100,7 +108,7 @@ def target_arch(texts: Iterable[str], sm_arch: str) -> str:
     number = re.fullmatch(r"sm_(\d+)", sm_arch)
     if number is None or int(number[1]) < 90:
         return sm_arch
-    asked = any(_ARCH_SPECIFIC.search(_without_comments(text)) for text in texts)
+    asked = any(_ARCH_SPECIFIC.search(without_comments(text)) for text in texts)
     return f"{sm_arch}a" if asked else sm_arch
 
 
@@ -179,11 +187,3 @@ def _included(lexed: Lexed) -> Iterator[str]:
             written = lexed.text[lexed.tokens[directive.first + 1].end : directive.end]
             if name := re.match(r'\s*[<"]([^>"\n]+)[>"]', plain_text(written)):
                 yield name[1]
-
-
-def _without_comments(text: str) -> str:
-    lexed = lex(byte_text(text))
-    raw = lexed.text
-    for comment in lexed.comments:
-        raw = raw[: comment.start] + blank(raw[comment.start : comment.end]) + raw[comment.end :]
-    return raw

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.program import syntax as s
+from cudaops.program.analysis.library_calls import leaves_memory
 from cudaops.program.analysis.polynomials import Polynomial, number, symbol
 from cudaops.program.front_end import kernel_form
 
@@ -27,24 +28,6 @@ _INTRINSICS = {
 _FUSED = frozenset(
     {"fma", "fmaf", "__hfma", *(f"{f}_{r}" for f in ("__fmaf", "__fma") for r in _ROUNDED)}
 )
-
-
-_PURE = frozenset(
-    {
-        *_INTRINSICS,
-        *_FUSED,
-        "fabs",
-        "fabsf",
-        "__ldg",
-        "sqrt",
-        "sqrtf",
-        "fmax",
-        "fmaxf",
-        "fmin",
-        "fminf",
-    }
-)
-"""Calls behind which memory holds what it held."""
 
 
 class _Real(NamedTuple):
@@ -119,7 +102,7 @@ class _Body:
                 writes |= not _place(node.target)
             elif isinstance(node, s.Declare):
                 self._held.pop(node.name, None)
-            writes |= isinstance(node, s.Call) and node.function not in _PURE
+            writes |= isinstance(node, s.Call) and not leaves_memory(node.function)
         self._epoch += writes
 
     def _bind(self, place: str, value: _Real, type_: str) -> None:
@@ -170,13 +153,14 @@ class _Body:
             case s.Step(target):
                 self._held.pop(_place(target), None)
             case s.Call(_, parts) | s.Values(parts) | s.Unmodelled(_, parts):
-                is_pure = isinstance(node, s.Call) and node.function in _PURE
+                leaves = isinstance(node, s.Call) and leaves_memory(node.function)
                 for part in parts:
                     self._of(part)
-                    if not is_pure:
-                        inner = part.operand if isinstance(part, s.Unary) else part
-                        self._held.pop(_place(inner), None)
-                self._epoch += not is_pure
+                    if isinstance(part, s.Unary):
+                        self._held.pop(_place(part.operand), None)
+                    elif not leaves:
+                        self._held.pop(_place(part), None)
+                self._epoch += not leaves
             case s.Cast(_, part) | s.Unary(_, part):
                 self._of(part)
             case s.Binary(_, left, right):

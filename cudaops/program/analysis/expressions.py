@@ -11,6 +11,15 @@ from cudaops.program.analysis import intervals
 from cudaops.program.analysis.environment import Environment, Frame
 from cudaops.program.analysis.facts import Depends, Guard
 from cudaops.program.analysis.intervals import INTEGERS, Interval
+from cudaops.program.analysis.library_calls import (
+    ATOMICS,
+    BARRIERS,
+    EFFECTS,
+    LANE_STARTS,
+    LOADS,
+    STORES,
+    is_pure,
+)
 from cudaops.program.analysis.polynomials import (
     Polynomial,
     Symbol,
@@ -44,34 +53,6 @@ from cudaops.program.analysis.values import (
 )
 
 _DEEPEST_CALL = 12
-
-
-_LOADS = frozenset({"__ldg", "__ldca", "__ldcg", "__ldcs", "__ldcv", "__ldlu"})
-_STORES = frozenset({"__stwb", "__stcg", "__stcs", "__stwt"})
-_ATOMICS = frozenset(
-    f"atomic{name}{scope}"
-    for name in ("Add", "Sub", "Exch", "Min", "Max", "Inc", "Dec", "CAS", "And", "Or", "Xor")
-    for scope in ("", "_block", "_system")
-)
-_BARRIERS = frozenset({
-    "__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__syncwarp",
-    "__threadfence", "__threadfence_block", "__threadfence_system", "sync",
-})  # fmt: skip
-_LANES = ("__shfl", "__ballot", "__any", "__all", "__activemask", "__reduce", "__match", "shfl")
-_EFFECTS = frozenset({"printf", "assert", "__assert_fail", "__trap", "malloc", "free", "memcpy"})
-_PURE = frozenset({
-    "abs", "labs", "llabs", "min", "max", "umin", "umax", "fmin", "fmax", "fminf", "fmaxf",
-    "fma", "fmaf", "exp", "exp2", "exp10", "expm1", "log", "log2", "log10", "log1p", "pow",
-    "sqrt", "rsqrt", "cbrt", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh",
-    "cosh", "tanh", "erf", "erfc", "tgamma", "lgamma", "floor", "ceil", "round", "trunc",
-    "rint", "nearbyint", "fabs", "fmod", "remainder", "hypot", "copysign", "ldexp", "frexp",
-    "isnan", "isinf", "isfinite", "signbit", "sincos", "saturate", "norm3d", "rnorm3d", "popc",
-    "clz", "ffs", "brev", "mul24", "umul24", "dp4a",
-})  # fmt: skip
-_PURE_STARTS = (
-    "__", "make_", "half", "float", "double", "int", "uint", "cuC", "operator", "std::",
-    "__nv_bfloat16", "real", "imag",
-)  # fmt: skip
 
 
 class Expressions(Environment, ABC):
@@ -489,20 +470,20 @@ class Expressions(Environment, ABC):
         is_own = name in self._functions and len(self._stack) < _DEEPEST_CALL
         if is_own and not any(frame.name == name for frame in self._stack):
             return self._inlined(self._functions[name], node)
-        if name in _BARRIERS:
+        if name in BARRIERS:
             self._barrier(node)
             return self._as(node.type, name, NOTHING)
-        if name in _ATOMICS:
+        if name in ATOMICS:
             return self._atomic(node)
         values = [self._value(a) for a in node.arguments]
         depends = self._all_depends(values)
         first = values[0] if values else None
-        if isinstance(first, Address) and (name in _LOADS or name in _STORES):
-            if name in _LOADS:
+        if isinstance(first, Address) and (name in LOADS or name in STORES):
+            if name in LOADS:
                 return self._load(first, node.type)
             self._store(first, depends)
             return Data(NOTHING)
-        if name.startswith(_LANES):
+        if name.startswith(LANE_STARTS):
             self._collectives += self._met(name)
             return self._as(node.type, name, depends | LANE)
         if name in ("min", "max", "umin", "umax") and len(values) == 2:
@@ -512,8 +493,8 @@ class Expressions(Environment, ABC):
 
     def _outside(self, name: str, values: Sequence[Value]) -> None:
         """A function of a library: without effect where that is known of it."""
-        pure = not _PURE.isdisjoint((name, name.rstrip("fl"))) or name.startswith(_PURE_STARTS)
-        if self._recording and (name in _EFFECTS or not pure):
+        pure = is_pure(name)
+        if self._recording and (name in EFFECTS or not pure):
             self._calls[name] = None
         for value in values:
             if isinstance(value, Address) and (value.array or not pure):

@@ -67,8 +67,8 @@ cudaError_t function_attributes(cudaFuncAttributes* attributes, const void* func
   return cudaSuccess;
 }
 
-// sm_86: 1536 threads, 16 blocks and 100 KiB of shared memory on a multiprocessor.
 int device_multiprocessors() { return multiprocessors; }
+// sm_86: 1536 threads, 16 blocks and 100 KiB of shared memory on a multiprocessor.
 int resident_blocks(int block_threads, size_t dynamic_bytes) {
   if (block_threads <= 0 || block_threads > (int)max_threads) return 0;
   int warps = (block_threads + 31) / 32;
