@@ -17,7 +17,7 @@ from typing import Literal
 from pydantic import field_validator
 
 from cudaops.domain.base import Dim3, Record
-from cudaops.domain.execution import TimeSource
+from cudaops.domain.execution import CLOCKS_BESIDE, TimeSource
 from cudaops.domain.judge import MEASURABLE_SPEEDUP, judge
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy, Qualification
 from cudaops.domain.options import ExecutorName, ProgramRun
@@ -304,8 +304,11 @@ def _measured_things(
 ) -> Iterator[str]:
     if comparison.workload not in known:
         yield f"times of {comparison.workload}, which is no workload here"
+    clocks = CLOCKS_BESIDE.get(certificate.time_source, frozenset()) | {certificate.time_source}
+    if comparison.baseline.source != comparison.candidate.source:
+        yield f"times of {comparison.workload} are by two clocks"
     for side in (comparison.baseline, comparison.candidate):
-        if (side.source, side.device) != (certificate.time_source, certificate.device):
+        if side.source not in clocks or side.device != certificate.device:
             yield (
                 f"times of {comparison.workload} are {side.source} for {side.device}, the "
                 f"certificate's are {certificate.time_source} for {certificate.device}"

@@ -20,6 +20,10 @@ GPU, which says nothing of any GPU. The rest is measured."""
 MEASURED: frozenset[TimeSource] = frozenset(("cuda_event", "cupti", "ncu"))
 """Sources on which something may be accepted."""
 
+CLOCKS_BESIDE: dict[TimeSource, frozenset[TimeSource]] = {"cuda_event": frozenset(("cupti",))}
+"""Which sources may time a launch where another one is what an executor times by: kernels too short
+for CUDA events are timed by CUPTI."""
+
 UNMEASURED_WORDS: dict[str, str] = {
     "modelled": "modelled for {device}",
     "standin": "of a stand-in for {device}, not of a GPU",

@@ -112,7 +112,6 @@ class _Borne(NamedTuple):
     ran: Ran
     broken: Broken
     habits: frozenset[str]
-    order_free: frozenset[int]
     variables: tuple[Allocation, ...]
 
 
@@ -134,6 +133,9 @@ class DomainBuilder:
         self._tried = 0
         facts = subject.facts
         self._says_what_is_read = facts is not None and facts.touches_the_same
+        self._order_free: set[int] = set()
+        """Buffers that came out in another order on some input: on the others chance may have kept
+        it."""
         self._own_habits: frozenset[str] | None = None
         """What the author's kernel does wrong on captured contents already; None: not seen yet."""
 
@@ -237,7 +239,8 @@ class DomainBuilder:
             else:
                 held = _same_variables(self._variables, ran, other.outcome)
                 habits = _habits(first[n])
-                found.append(_Borne(draws[n], trial, ran, broken, habits, free, held))
+                found.append(_Borne(draws[n], trial, ran, broken, habits, held))
+                self._order_free |= free
         short = self._too_short(found, batch / "wider")
         kept = [one for one in found if id(one) not in short]
         if unsettled and not remembers:
@@ -329,7 +332,7 @@ class DomainBuilder:
             yield DrawnInput(
                 one.draw, one.trial, reference, one.broken, one.habits,
                 tuple(m[n] for m in moved if m[n]), tuple(r[n] for r in rounded if r[n]),
-                one.order_free, one.variables,
+                frozenset(self._order_free), one.variables,
             )  # fmt: skip
 
     def _is_unrelated(self, one: _Borne, wide: dict[int, str] | None) -> bool:

@@ -18,7 +18,7 @@ from cudaops.domain.certificate import (
     judged_again,
     leniencies,
 )
-from cudaops.domain.judgement import Gate, Policy
+from cudaops.domain.judgement import Comparison, Gate, Policy
 from cudaops.domain.workload import RunRole
 from tests.certify.samples import HASH, anchor, certificate, comparison
 
@@ -70,6 +70,19 @@ def test_an_honest_certificate_holds_together() -> None:
 )
 def test_what_does_not_follow_is_named(changed: dict[str, Any], says: str) -> None:
     assert says in "; ".join(contradictions(bent(**changed)))
+
+
+def test_short_kernels_are_timed_by_their_own_clock() -> None:
+    def by(one: Comparison, *names: str) -> Comparison:
+        own = {n: getattr(one, n).model_copy(update={"source": "cupti"}) for n in names}
+        return one.model_copy(update=own)
+
+    found = certificate()
+    sides = ("baseline", "candidate")
+    own = {n: tuple(by(c, *sides) for c in getattr(found, n)) for n in ("comparisons", "fresh")}
+    assert contradictions(bent(**own)) == ()
+    mixed = bent(comparisons=tuple(by(c, "candidate") for c in found.comparisons))
+    assert "times of w0 are by two clocks" in "; ".join(contradictions(mixed))
 
 
 def test_a_gate_that_failed_is_not_talked_over() -> None:
