@@ -278,7 +278,7 @@ def _hidden(
     if not found.off.any():
         return None
     own = own_counts(sides, held, floor, policy)
-    over = excess(found, own, allowed.relative, outlier_shares(element, policy), gap.scale)
+    over = excess(found, own, allowed.relative, outlier_shares(held, element, policy), gap.scale)
     if over is None:
         return None
     share = over.off / over.elements

@@ -208,7 +208,7 @@ def bounds_of(gap: Distance, held: Yardstick, element: Element, policy: Policy) 
     widest = max(allowed, 0.0 if own is None else factor * own.max_scaled)
     most = max(EXTRA * widest, moved)
     bounds = Bounds(allowed, most, strict, allowed, most)
-    if own is None or few or not _outliers_allowed(element, policy):
+    if own is None or few or not _outliers_allowed(held, element, policy):
         return bounds
     loose = max(allowed, OUTLIER_FACTOR * factor * floor)
     return bounds._replace(
@@ -254,15 +254,16 @@ def own_counts(sides: Sides, held: Yardstick, floor: Tolerance, policy: Policy) 
     return counts[key]
 
 
-def _outliers_allowed(element: Element, policy: Policy) -> bool:
-    return element in COMPUTED_IN and policy.allow_precision is None
+def _outliers_allowed(held: Yardstick, element: Element, policy: Policy) -> bool:
+    as_usual = policy.allow_precision is None and not held.compensated
+    return element in COMPUTED_IN and as_usual
 
 
-def outlier_shares(element: Element, policy: Policy) -> Array:
+def outlier_shares(held: Yardstick, element: Element, policy: Policy) -> Array:
     """What share of the elements may be off by more than 2^k times the tolerance of `by_own_size`:
     as many as an L2 norm at its bound leaves (Chebyshev), and OUTLIERS."""
     beyond = OUTLIERS * 4.0 ** -np.arange(float(LEVELS))
-    if not _outliers_allowed(element, policy):
+    if not _outliers_allowed(held, element, policy):
         return beyond
     shares: Array = np.minimum(OUTLIERS, beyond * (EXTRA * OUTLIER_FACTOR) ** 2)
     return shares

@@ -20,7 +20,7 @@ Way = Literal[
     "flags", "sparse", "mixed", "ascending", "steps", "evenly", "small", "both_signs", "any",
     "near", "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros",
     "one_large", "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing",
-    "some_large",
+    "some_large", "cancelling",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
@@ -34,7 +34,7 @@ FLOAT_WAYS: tuple[Way, ...] = (
     "permuted", "ascending", "equal", "scaled", "widest", "large", "huge", "nothing", "infinite",
 )  # fmt: skip
 """Those of floating values, likewise."""
-COMPENSATED_WAYS: tuple[Way, ...] = ("some_large",)
+COMPENSATED_WAYS: tuple[Way, ...] = ("some_large", "cancelling")
 """Those of floating values that an author who computes rounding errors is asked in addition."""
 UNIFORM_WAYS: tuple[Way, ...] = (
     "captured", "least", "evenly", "captured", "least", "evenly", "most", "ascending",
@@ -53,6 +53,9 @@ OUTLIER = 2.0**24
 """The one element of `one_large`: every float32 of ordinary size vanishes beside it."""
 SOME = 64
 """One in so many elements of `some_large` is OUTLIER: what the others add to it is rounded off."""
+CANCELLING = 16
+"""One in so many elements of `cancelling` is OUTLIER of either sign: where a sum has as many of one
+as of the other, it is made of what was rounded off beside them."""
 OFFSET = 4096.0
 """Mean of `offset`, whose spread is 1: squares of the values lose what a variance is made of."""
 ORDINARY: dict[Element, int] = {"f16": 6, "bf16": 30, "f32": 30, "f64": 200}
@@ -226,6 +229,9 @@ def floats(
         return normal
     if way == "some_large":
         return np.where(generator.random(count) < 1.0 / SOME, OUTLIER, np.abs(normal) + 0.05)
+    if way == "cancelling":
+        outliers = generator.choice([-OUTLIER, OUTLIER], count)
+        return np.where(generator.random(count) < 1.0 / CANCELLING, outliers, normal)
     if way == "offset":
         return normal + OFFSET if element in ("f32", "f64") else normal + 16.0
     if way == "nothing":
