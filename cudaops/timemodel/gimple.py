@@ -17,7 +17,7 @@ Place = tuple[str, int]
 
 _LOCATION = re.compile(r"\[([^\[\]\s]+):(\d+):(\d+)(?: discrim \d+)?\] ?")
 _FUNCTION = re.compile(r"^;; Function (.+) \((\S+), funcdef_no=")
-_BLOCK = re.compile(r"^  <bb (\d+)> \[(?:count: |local count: )?(\d+)?")
+_BLOCK = re.compile(r"^  <bb (\d+)> \[(?:(local )?count: )?(\d+)?")
 _HOW_CALLED = re.compile(r";? \[(?:return slot optimization|(?:must )?tail call)\]")
 _EDGE = re.compile(r"goto <bb (\d+)>;")
 _CASE = re.compile(r"<L\d+>|<bb (\d+)>")
@@ -90,7 +90,9 @@ class Function:
     parameters: dict[str, str] = field(default_factory=dict)
     """Type text by parameter name."""
     ran: bool = True
-    """False where no thread of the sample came to it: its counts are g++'s guesses then."""
+    """False where no thread of the sample came to it."""
+    is_guessed: bool = False
+    """Whether its counts are g++'s guesses, since it found no counters of this function."""
 
     def type_of(self, name: str) -> str:
         """Type of an SSA name or variable, qualifiers stripped; empty where unknown."""
@@ -128,10 +130,10 @@ def vector_members(functions: Sequence[Function]) -> frozenset[Place]:
 
 
 def parse(text: str) -> list[Function]:
-    """Every function of a dump, in order."""
+    """Every function of a dump, in order. Unnamed namespaces are left out of names."""
     functions: list[Function] = []
     body: list[str] = []
-    for line in text.splitlines():
+    for line in text.replace("{anonymous}::", "").splitlines():
         start = _FUNCTION.match(line)
         if start:
             if functions:
@@ -153,7 +155,8 @@ def _fill(function: Function, lines: list[str]) -> None:
     for line in lines:
         start = _BLOCK.match(line)
         if start:
-            block = Block(int(start.group(1)), int(start.group(2) or 0))
+            block = Block(int(start.group(1)), int(start.group(3) or 0))
+            function.is_guessed |= start.group(2) is not None
             function.blocks[block.number] = block
             falls.append((block, True))
             continue

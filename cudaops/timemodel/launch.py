@@ -176,7 +176,13 @@ def _kernel_function(functions: tuple[Function, ...], kernel: str, *, rewritten:
             f"no IL of kernel {kernel!r} that ran",
             "report this program: the time model lost its kernel",
         )
-    return max(named, key=lambda f: (f.ran, next(iter(f.blocks.values())).count))
+    found = max(named, key=lambda f: (f.ran, next(iter(f.blocks.values())).count))
+    if found.is_guessed:
+        raise SandboxUnavailable(
+            f"g++ found no counters of kernel {kernel!r}",
+            "report this program: the time model would guess how often its loops turn",
+        )
+    return found
 
 
 def _base(name: str) -> str:
@@ -194,7 +200,8 @@ def _callees(
     for _ in range(_CALL_DEPTH):
         before = dict(result)
         for function in theirs:
-            if function.ran and next(iter(function.blocks.values())).count:
+            is_counted = function.ran and not function.is_guessed
+            if is_counted and next(iter(function.blocks.values())).count:
                 result[function.name] = _callee(function, sites, before)
         if result == before:
             break

@@ -12,13 +12,13 @@ time.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cudaops.cuda.architectures import PREFETCH_REGISTERS, Microarchitecture
 from cudaops.cuda.devices import Device
-from cudaops.timemodel.work import KernelWork, Mix, Phase, Site, Step, Stretch, Use
+from cudaops.timemodel.work import KernelWork, Mix, Phase, Site, Step, Use
 
 DATA_PATH_QUEUE = 512.0
 """Wavefronts that wait inside L1, where a warp counts as waiting for data; beyond them it counts as
@@ -425,6 +425,21 @@ def _written_bytes(site: Site) -> float:
     return site.instructions_per_block * site.sectors * 32.0
 
 
+class _Part(NamedTuple):
+    """What some warps of a block do in one turn of a stage."""
+
+    warps: int
+    first: tuple[Action, ...]
+    actions: tuple[Action, ...]
+    """Of one repeat."""
+    repeats: int
+
+    @property
+    def length(self) -> int:
+        """Actions of each of the warps."""
+        return len(self.first) + len(self.actions) * self.repeats
+
+
 def program_of(
     work: KernelWork, costs: Costs, stages: Sequence[Stage], turns: Mapping[int, int], share: float
 ) -> list[list[Action]]:
@@ -434,33 +449,46 @@ def program_of(
     `share` (0-1] shortens every inner loop.
     """
     programs: list[list[Action]] = [[] for _ in range(work.warps_per_block)]
-    number = 0
     for stage in stages:
-        for _ in range(turns.get(stage.first, max(round(stage.times), 1))):
-            for phase in stage.phases:
-                for stretch in phase.stretches:
-                    number = _append(programs, stretch, costs, share, number)
-                if phase.barrier:
-                    for program in programs:
-                        program.append(Action("barrier"))
+        turn: list[list[Action]] = [[] for _ in programs]
+        for part in _parts(work, costs, stage, share):
+            for actions in turn[: part.warps]:
+                actions += part.first
+                actions += part.actions * part.repeats
+        for program, actions in zip(programs, turn, strict=True):
+            program += actions * turns.get(stage.first, _turns(stage))
     return programs
 
 
-def _append(
-    programs: list[list[Action]], stretch: Stretch, costs: Costs, share: float, number: int
-) -> int:
-    taking_part = round(stretch.warps * len(programs))
-    if taking_part == 0 and stretch.warps * len(programs) > 0.2:
-        taking_part = 1
-    if not taking_part:
-        return number
-    body: list[Action] = [Action("settle")] if stretch.settles else []
-    for _ in range(max(round(stretch.repeats * share), 1)):
-        body += _flatten(stretch.steps, costs, number)
-        number += 2 * len(stretch.steps)
-    for program in programs[:taking_part]:
-        program += body
-    return number
+def action_count(work: KernelWork, costs: Costs, stages: Sequence[Stage]) -> int:
+    """How many actions the warps of a block have altogether."""
+    return sum(
+        part.warps * part.length * _turns(stage)
+        for stage in stages
+        for part in _parts(work, costs, stage, 1.0)
+    )
+
+
+def _turns(stage: Stage) -> int:
+    return max(round(stage.times), 1)
+
+
+def _parts(work: KernelWork, costs: Costs, stage: Stage, share: float) -> Iterator[_Part]:
+    """Loads have one number in all repeats: a warp waits for none but those of the same one."""
+    warps, number = work.warps_per_block, 0
+    for phase in stage.phases:
+        for stretch in phase.stretches:
+            taking_part = round(stretch.warps * warps)
+            if taking_part == 0 and stretch.warps * warps > 0.2:
+                taking_part = 1
+            if taking_part:
+                first = (Action("settle"),) if stretch.settles else ()
+                repeats = max(round(stretch.repeats * share), 1)
+                actions = tuple(_flatten(stretch.steps, costs, number))
+                yield _Part(taking_part, first, actions, repeats)
+                number += 2 * len(stretch.steps)
+        if phase.barrier:
+            yield _Part(warps, (Action("barrier"),), (), 0)
 
 
 def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:

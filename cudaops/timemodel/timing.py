@@ -26,6 +26,7 @@ from cudaops.timemodel.sm_simulation import (
     Costs,
     Rates,
     Usage,
+    action_count,
     demand_of_block,
     program_of,
     simulate,
@@ -153,10 +154,9 @@ def _cycles(
 ) -> tuple[float, Usage]:
     """Cycles until one SM has worked off `blocks` blocks."""
     stages = stages_of(work)
-    whole = program_of(work, costs, stages, {}, 1.0)
-    events = sum(len(p) for p in whole) * slots
+    events = action_count(work, costs, stages) * slots
     if events * min(ROUNDS, math.ceil(blocks / slots)) <= EVENT_BUDGET:
-        return _steady(whole, rates, slots, blocks)
+        return _steady(program_of(work, costs, stages, {}, 1.0), rates, slots, blocks)
     full, rest = divmod(blocks, slots)
     at_full, usage = _long(work, costs, rates, slots)
     total = full * (at_full + rates.block_launch)

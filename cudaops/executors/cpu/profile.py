@@ -204,6 +204,7 @@ MODEL_FLAGS = (
     "-fno-tree-vectorize", "-fno-tree-slp-vectorize", "-ffp-contract=off", "-fno-ivopts",
     "-funroll-loops", "-fno-peel-loops", "-fno-tree-sra", "-fno-tree-loop-distribute-patterns",
     "-fno-store-merging",
+    "--param", "profile-func-internal-id=1",
     "--param", "max-completely-peeled-insns=8000", "--param", "max-completely-peel-times=64",
     "--param", "max-unroll-times=1", "-fno-web", "-fno-rename-registers",
     "-fno-schedule-insns2", "-fno-gcse",

@@ -150,6 +150,22 @@ def test_multiply_adds_are_counted_exactly_however_they_are_written(
     assert instructions > 2.5 * n * threads / 32
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        PAIRS.replace("__global__", "static __global__").replace("__device__", "static __device__"),
+        f"namespace {{ {PAIRS} }}",
+    ],
+    ids=["static", "unnamed namespace"],
+)
+def test_what_one_file_alone_can_name_is_counted_too(
+    text: str, executor: CpuExecutor, case: Callable[..., Case]
+) -> None:
+    n, threads = 100, 16 * 128
+    own = profiled(executor, case(text, (16,), (128,), 4096, {"n": n}, None, ("a", "b")))
+    assert own.get(ncu.FFMA) == pytest.approx(2.5 * n * threads, rel=0.001)
+
+
 RETURNED = """
     struct Two { float x, y, z, w, v; };
     __device__ __noinline__ Two both(float a) { return {a * 2.0f + 1.0f, a * a + 1.0f, a, a, a}; }
