@@ -46,7 +46,8 @@ def dialect_edits(
     """Edits that keep every line where it is; `macros` may stand for a loop's head. `author`: of
     whose inline PTX more is followed than a rewrite may hold."""
     asm = asm_edits(lexed, author=author)
-    return [*_shared_edits(lexed), *_unroll_edits(lexed, macros), *asm]
+    levels = _optimisation_edits(lexed)
+    return [*_shared_edits(lexed), *_unroll_edits(lexed, macros), *levels, *asm]
 
 
 def macro_names(lexed: Lexed) -> frozenset[str]:
@@ -275,6 +276,25 @@ def _unroll_edits(lexed: Lexed, macros: frozenset[str]) -> Iterator[Edit]:
         inside = lexed.tokens[index - 2].text == "_Pragma" and token.kind == "string"
         if inside and re.match(r'"\s*(no)?unroll\b', token.text):
             yield Edit(token.start, token.end, f'"{_unrolled(token.text.strip(chr(34)))}"')
+
+
+def _optimisation_edits(lexed: Lexed) -> Iterator[Edit]:
+    """Without the levels at which g++ is to optimise a function, which nvcc keeps from device code:
+    of another level's functions the time model sees nothing."""
+    for directive in lexed.directives:
+        words = [t.text for t in lexed.tokens[directive.first : directive.last]]
+        if directive.keyword == "pragma" and words[2:4] == ["GCC", "optimize"]:
+            start, end = directive.start, lexed.tokens[directive.last - 1].end
+            yield Edit(start, end, _same_lines("", lexed, start, end))
+    for at, token in enumerate(lexed.tokens):
+        if token.text not in ("__attribute__", "__attribute"):
+            continue
+        last = closing(lexed.tokens, at + 1)
+        for inner in range(at, last):
+            word, after = lexed.tokens[inner], lexed.tokens[inner + 1]
+            if word.text.strip("_") == "optimize" and after.text == "(":
+                end = lexed.tokens[closing(lexed.tokens, inner + 1)].end
+                yield Edit(word.start, end, _same_lines("", lexed, word.start, end))
 
 
 def _next_code(lexed: Lexed, directive: Directive) -> str:
