@@ -54,6 +54,7 @@ from cudaops.executors.cuda.tasks import (
     THOROUGH,
     buffers_of,
     dumps_of,
+    may_repeat,
     measurements,
     outputs_of,
     series_launch,
@@ -389,6 +390,7 @@ class CudaExecutor:
             buffers=buffers_of(workload, inputs, widened=compiled.unit.widened),
             regimes=(workload.l2_regime,),
             policy=SEARCH.model_copy(update={"samples": max(samples, SEARCH.samples)}),
+            repeats=may_repeat(compiled.unit, workload),
             keep=True,
         )
         times = self._measured(self.host.session("search"), task, workload, timeout_s)
@@ -424,6 +426,7 @@ class CudaExecutor:
             ),
             buffers=buffers_of(workload, inputs, widened=False),
             watch=watch_of(workload, alternatives, folder),
+            repeats=may_repeat(baseline.unit, workload),
         )
         times = self._measured(self._session(candidate), task, workload, timeout_s)
         if isinstance(times, Misbehaved):

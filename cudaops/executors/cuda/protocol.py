@@ -223,6 +223,8 @@ class MeasureTask(Record):
     policy: TimingPolicy = TimingPolicy()
     watch: OutputWatch | None = None
     """None: nobody looks at what timed launches write, and nothing may be accepted on it."""
+    repeats: bool = True
+    """Whether a launch may run on what another one left."""
     keep: bool = False
     """The buffers and what stands in them stay on the device for the next task that has the same.
     For searches: nothing may be accepted on it."""

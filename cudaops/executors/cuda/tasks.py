@@ -9,8 +9,9 @@ from typing import NamedTuple
 
 from cudaops.domain.execution import Measurement, TimedOutput, TimeSource, Timing, Unit
 from cudaops.domain.rewrite import ResolvedPlan, Value
-from cudaops.domain.workload import Allocation, GlobalState, Workload
+from cudaops.domain.workload import FLOATING, Allocation, GlobalState, Workload
 from cudaops.executors.base import InputSet
+from cudaops.executors.compare import same_contents
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.unit import (
     WIDENED_BY,
@@ -36,6 +37,7 @@ from cudaops.executors.cuda.protocol import (
     SideOutputs,
     TimingPolicy,
 )
+from cudaops.program.analysis.summary import facts_of_launch
 
 WIDE_SHARED_FACTOR = 2
 """Shared and scratch memory of a widened kernel, where the author's elements are `float`."""
@@ -133,6 +135,21 @@ def buffers_of(workload: Workload, inputs: InputSet, *, widened: bool) -> tuple[
         )
         for a in workload.allocations
     )
+
+
+def may_repeat(unit: Unit, workload: Workload) -> bool:
+    """Whether the author's launch may run on what another one left. Not where integers that it
+    changes may say where it writes, as the count does behind which results are appended: it would
+    leave its buffer."""
+    folder = Path(workload.folder)
+    changed = (
+        *(a for a in workload.allocations if a.role == "inout"),
+        *(g for g in workload.globals if not same_contents(folder / g.before, folder / g.after)),
+    )
+    if all(one.element in FLOATING for one in changed):
+        return True
+    facts = facts_of_launch(unit.program, unit.program.kernel(unit.kernel), workload)
+    return facts is not None and facts.touches_the_same
 
 
 def _name(workload: Workload, index: int) -> str:

@@ -1,3 +1,4 @@
+// nvcc: -lcuda
 // <cuda.h> beside the runtime: an error header for both, and what a program asks the driver of its device.
 #include <cuda.h>
 #include <cuda_runtime.h>

@@ -1,3 +1,4 @@
+// not yet on cuda: launches of a child graph or of a copied one are not seen
 // A graph of nodes of all kinds by cudaGraphAddNode, as a child of another one, cloned and asked for its edges.
 #include <cstdio>
 #define OK(x) if (cudaError_t e = (x)) { printf("line %d: %s\n", __LINE__, cudaGetErrorName(e)); return 1; }

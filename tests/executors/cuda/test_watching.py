@@ -19,6 +19,7 @@ from cudaops.executors.cuda.protocol import (
     TimedResult,
     TimingPolicy,
 )
+from cudaops.executors.cuda.runner.driver import KernelFault
 from cudaops.executors.cuda.runner.memory import Memory, Region
 from cudaops.executors.cuda.runner.server import perform
 from cudaops.executors.cuda.runner.timing import measure
@@ -304,3 +305,32 @@ def test_a_launch_of_seconds_is_taken_as_seldom_as_an_interval_needs(
     assert min(apart) >= 1
     # One to warm up, 12 samples, three for the host's clock; apart two at most, with one before.
     assert reply.seconds < 8 * (16 + 2 * sum(apart) + 1)
+
+
+def _append(gpu: ScriptedGpu, given: list[int]) -> None:
+    """Leaves its buffer where it begins behind what another launch appended."""
+    count = gpu.floats(given[1], 1)
+    count += 1.0
+    if count > 1.0:
+        gpu.pending = "CUDA_ERROR_ILLEGAL_ADDRESS"
+
+
+@pytest.mark.parametrize("repeats", [True, False])
+def test_a_launch_runs_on_what_another_left_only_where_it_may(
+    repeats: bool, tmp_path: Path
+) -> None:
+    gpu = ScriptedGpu(appends=kernel(_append))
+    counter = tmp_path / "count.bin"
+    counter.write_bytes(bytes(4 * COUNT))
+    task = watched(tmp_path, "appends", "appends")
+    assert task.watch is not None
+    given = {"file": str(counter), "fill": None}
+    buffers = (task.buffers[0], task.buffers[1].model_copy(update=given))
+    others = tuple((a, b.model_copy(update=given)) for a, b in task.watch.alternatives)
+    watch = task.watch.model_copy(update={"alternatives": others})
+    task = task.model_copy(update={"buffers": buffers, "watch": watch, "repeats": repeats})
+    if repeats:
+        with pytest.raises(KernelFault):
+            timed(gpu, task)
+    else:
+        assert len(timed(gpu, task).outputs) == 2

@@ -157,14 +157,20 @@ class _Measurement:
         """Only to be ranked: see `TimingPolicy.settled_pct`."""
         self.first_us: list[float] = []
         """What the first timed launch of each side took."""
+        self.repeats = task.repeats
         self.overwritten = all(b.fill is not None for b in task.buffers if not b.read_only)
         """Whether many launches leave what one leaves: what it reads, it does not write."""
 
     def take(self) -> MeasureReply:
         self._warm_up()
         self.overhead_us = self.bench.state.pair_us
-        repetition = Repetition(1, restored=False)
-        if "warm" in self.wanted and self.bench.driver.facts.real and not self._is_single():
+        repetition = Repetition(1, restored=not self.repeats)
+        if (
+            self.repeats
+            and "warm" in self.wanted
+            and self.bench.driver.facts.real
+            and not self._is_single()
+        ):
             repetition = self._repetition()
         if repetition.notice is not None:
             self.notices.append(repetition.notice)
@@ -411,6 +417,7 @@ class _Measurement:
         comparable = launches == 1 or self.overwritten
         inputs = self.watcher.inputs_apart(captured_too=not comparable)
         before = min((self._pace() or SLOW).before, self.watcher.launches_before())
+        before = before if self.repeats else 0
         for side in order:
             times[side].append(self.bench.apart(side, regime, inputs, before))
             self.watcher.count(side)
