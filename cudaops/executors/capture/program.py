@@ -153,7 +153,7 @@ class Recording:
         if not isinstance(ran, Child):
             return ran
         counts = launch_counts(ran.report, self.warm_ups)
-        target = self._target(kernel, counts, ran.report, ran.done.stdout)
+        target = self._target(kernel, counts, ran.report, complaint(ran.done))
         if isinstance(target, Misbehaved):
             return target
         found = recorded(ran.report, self.program, target, self.warm_ups)
@@ -182,7 +182,9 @@ class Recording:
             except NotCaptured as problem:
                 following = self._behind(target, counts, ran.report) if kernel is None else None
                 if following is None:
-                    raise
+                    others = any(c.kernel != target for c in counts)
+                    remedy = "; choose another kernel with --kernel" if others else ""
+                    raise InputError(f"{problem.reason}{remedy}") from problem
                 passed_over.append(f"{problem.reason}; {following[0]} is worked on instead")
                 target, found = following
         return Captured(
@@ -236,7 +238,7 @@ class Recording:
         return tuple(dict.fromkeys(k.name for k in named))
 
     def _target(
-        self, kernel: str | None, counts: tuple[LaunchCount, ...], report: Report, printed: str
+        self, kernel: str | None, counts: tuple[LaunchCount, ...], report: Report, said: str
     ) -> str | Misbehaved:
         launched = [c.kernel for c in counts]
         if self.program.application is not None:
@@ -256,7 +258,6 @@ class Recording:
                     "the program had launched no kernel when its time was over; --timeout raises "
                     "the limit"
                 )
-            said = last_words(printed)
             raise InputError(
                 "the program launched no kernel; give it arguments, or input, with which it does, "
                 "after -- or by --args" + (f"; it said: {said}" if said else "")
@@ -352,13 +353,18 @@ def exit_fault(done: Finished, expected: int) -> Misbehaved | None:
     `expected`: its code where all went well."""
     if done.exit_code == expected:
         return None
-    said = last_words(done.stderr + done.stdout)
+    said = complaint(done)
     tail = f": {said}" if said else ""
     tail += f" ({hint})" if (hint := hint_for(done.stderr + done.stdout)) else ""
     if done.exit_code > 0 and expected == 0:
         tail += f"; if that is how it ends well: --exit-code {done.exit_code}"
     message = f"the program exits with code {done.exit_code}{tail}"
     return Misbehaved(what="exit_code", message=message, log=done.stderr[-4096:])
+
+
+def complaint(done: Finished) -> str:
+    """The last line that a program printed to say what was wrong."""
+    return last_words(_KERNEL_MS.sub("", done.stderr)) or last_words(done.stdout)
 
 
 def program_ran(done: Finished) -> ProgramRan:

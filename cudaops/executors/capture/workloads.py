@@ -81,7 +81,7 @@ class NotCaptured(InputError):
     """No launch of a kernel can be captured."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"{reason}; choose another kernel with --kernel")
+        super().__init__(reason)
         self.reason = reason
 
 
