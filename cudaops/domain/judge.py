@@ -313,10 +313,10 @@ def _speedup_gate(
     if not measured:
         text += comparisons[0].candidate.provenance
     elif speedup.low is not None and speedup.high is not None:
-        interval = f"interval {speedup.low:.2f}-{speedup.high:.2f}x"
+        interval = f"{policy.confidence:.0%} interval {speedup.low:.2f}-{speedup.high:.2f}x"
         if speedup.low == 0.0 or math.isinf(speedup.high):
-            interval = "is more than these samples can tell"
-        text += f" ({policy.confidence:.0%} {interval}, {device})"
+            interval = f"too few samples for a {policy.confidence:.0%} interval"
+        text += f" ({interval}, {device})"
     numbers = {"speedup": speedup.value, "min_speedup": bar}
     if speedup.low is not None and speedup.high is not None:
         numbers |= {"speedup_low": speedup.low, "confidence": policy.confidence}

@@ -232,11 +232,14 @@ class DomainBuilder:
         found, unsettled = [], []
         for (n, ran), other in zip(good, second, strict=True):
             trial, broken = made[n]
-            free = _settled(trial.workload, ran, other.outcome)
-            if free is None or isinstance(other.outcome, Misbehaved):
+            reran = other.outcome
+            if (
+                isinstance(reran, Misbehaved)
+                or (free := _settled(trial.workload, ran, reran)) is None
+            ):
                 unsettled.append(draws[n])
             else:
-                held = _same_variables(self._variables, ran, other.outcome)
+                held = _same_variables(self._variables, ran, reran)
                 habits = _habits(first[n])
                 found.append(_Borne(draws[n], trial, ran, broken, habits, held))
                 self._order_free |= free
@@ -523,10 +526,8 @@ def _same_variables(
     )
 
 
-def _settled(workload: Workload, first: Ran, second: Ran | Misbehaved) -> frozenset[int] | None:
+def _settled(workload: Workload, first: Ran, second: Ran) -> frozenset[int] | None:
     """Buffers that come out in another order alone; None where results are others altogether."""
-    if isinstance(second, Misbehaved):
-        return None
     free: set[int] = set()
     for a in workload.allocations:
         if a.role == "in" or same_contents(first.outputs[a.index], second.outputs[a.index]):

@@ -452,9 +452,9 @@ def program_of(
     for stage in stages:
         turn: list[list[Action]] = [[] for _ in programs]
         for part in _parts(work, costs, stage, share):
+            whole = part.first + part.actions * part.repeats
             for actions in turn[: part.warps]:
-                actions += part.first
-                actions += part.actions * part.repeats
+                actions += whole
         for program, actions in zip(programs, turn, strict=True):
             program += actions * turns.get(stage.first, _turns(stage))
     return programs

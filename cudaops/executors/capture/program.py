@@ -184,8 +184,8 @@ class Recording:
                 if following is None:
                     others = any(c.kernel != target for c in counts)
                     remedy = "; choose another kernel with --kernel" if others else ""
-                    raise InputError(f"{problem.reason}{remedy}") from problem
-                passed_over.append(f"{problem.reason}; {following[0]} is worked on instead")
+                    raise InputError(f"{problem}{remedy}") from problem
+                passed_over.append(f"{problem}; {following[0]} is worked on instead")
                 target, found = following
         return Captured(
             kernel=target,

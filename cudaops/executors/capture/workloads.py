@@ -80,10 +80,6 @@ _OBJECTS = re.compile(r"\b(?:cuda(?:Texture|Surface)Object_t|CU(?:tex|surf)Objec
 class NotCaptured(InputError):
     """No launch of a kernel can be captured."""
 
-    def __init__(self, reason: str) -> None:
-        super().__init__(reason)
-        self.reason = reason
-
 
 class Source(NamedTuple):
     """Where the program's contents and its functions' names are."""

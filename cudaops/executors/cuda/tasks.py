@@ -142,11 +142,13 @@ def may_repeat(unit: Unit, workload: Workload) -> bool:
     changes may say where it writes, as the count does behind which results are appended: it would
     leave its buffer."""
     folder = Path(workload.folder)
-    changed = (
-        *(a for a in workload.allocations if a.role == "inout"),
-        *(g for g in workload.globals if not same_contents(folder / g.before, folder / g.after)),
+    changes_integers = any(
+        a.role == "inout" and a.element not in FLOATING for a in workload.allocations
+    ) or any(
+        g.element not in FLOATING and not same_contents(folder / g.before, folder / g.after)
+        for g in workload.globals
     )
-    if all(one.element in FLOATING for one in changed):
+    if not changes_integers:
         return True
     facts = facts_of_launch(unit.program, unit.program.kernel(unit.kernel), workload)
     return facts is not None and facts.touches_the_same

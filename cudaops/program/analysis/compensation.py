@@ -156,7 +156,7 @@ class _Body:
                 leaves = isinstance(node, s.Call) and leaves_memory(node.function)
                 for part in parts:
                     self._of(part)
-                    if isinstance(part, s.Unary):
+                    if isinstance(part, s.Unary) and part.operator == "&":
                         self._held.pop(_place(part.operand), None)
                     elif not leaves:
                         self._held.pop(_place(part), None)

@@ -432,8 +432,6 @@ static void look_past_barrier(Worker& w, const void* site) {
   }
 }
 
-[[maybe_unused]] static constexpr unsigned widest_access = 16;  // bytes of one instruction and thread
-
 static inline void access(const void* p, unsigned size, bool write, bool atomic, const void* pc, bool is_volatile = false) {
   Worker* w = worker;
   if (!w || !w->in_kernel) return;
@@ -458,14 +456,7 @@ static inline void access(const void* p, unsigned size, bool write, bool atomic,
   if (trace_on && space != Space::Host) {
     trace::Space seen = space == Space::Global ? trace::Space::global
                         : space == Space::Shared ? trace::Space::shared : trace::Space::other;
-    unsigned left = size;
-    while (left > widest_access) {  // several instructions, each as wide as its address allows
-      unsigned width = widest_access;
-      while (a % width) width /= 2;
-      trace::access(w->current, w->interval, seen, a, width, write, atomic, pc);
-      a += width, left -= width;
-    }
-    trace::access(w->current, w->interval, seen, a, left, write, atomic, pc);
+    trace::access(w->current, w->interval, seen, a, size, write, atomic, pc);
   }
 #endif
 }

@@ -28,6 +28,7 @@
 namespace cudaops::trace {
 
 inline constexpr std::size_t kLanes = 32;
+inline constexpr std::uint32_t kWidestAccess = 16;        // bytes of one instruction and thread
 inline constexpr std::size_t kMaxStored = 1u << 13;   // accesses a thread keeps between two barriers
 inline constexpr std::size_t kMaxAtomics = 1u << 16;   // addresses whose atomics are counted, a block
 inline constexpr std::size_t kBusiestLines = 64;       // lines whose atomics a block reports
@@ -364,9 +365,16 @@ inline void begin_block(std::uint64_t block, std::uint32_t threads) {
     recorder().begin_block(block, threads);
 }
 
-// One access by one thread. `epoch` counts the barriers the thread has passed in this block.
+// One access by one thread. `epoch` counts the barriers the thread has passed in this block. A copy of
+// many bytes is several instructions, each as wide as its address allows.
 inline void access(std::uint32_t thread, std::uint32_t epoch, Space space, std::uintptr_t address,
                    std::uint32_t size, bool write, bool atomic, const void* pc) {
+    while (size > kWidestAccess) {
+        std::uint32_t width = kWidestAccess;
+        while (address % width) width /= 2;
+        recorder().access(thread, epoch, space, address, width, write, atomic, pc);
+        address += width, size -= width;
+    }
     recorder().access(thread, epoch, space, address, size, write, atomic, pc);
 }
 
