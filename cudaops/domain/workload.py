@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import struct
 from collections.abc import Iterator
 from typing import Annotated, Literal, NamedTuple
 
@@ -39,6 +41,12 @@ ELEMENT_BYTES: dict[Element, int] = {
 }  # fmt: skip
 """Bytes of one element. Source: CUDA C++ Programming Guide, built-in types; LP64 data model."""
 
+_CODES: dict[Element, str] = {
+    "f16": "e", "bf16": "f", "f32": "f", "f64": "d", "i8": "b", "u8": "B", "i16": "h", "u16": "H",
+    "i32": "i", "u32": "I", "i64": "q", "u64": "Q", "bool": "B", "opaque": "B",
+}  # fmt: skip
+"""Of the module `struct`; bfloat16 is the upper half of a float."""
+
 FLOATING: frozenset[Element] = frozenset({"f16", "bf16", "f32", "f64"})
 
 
@@ -53,6 +61,15 @@ class Field(Record):
     wide_at_bytes: int | None = None
     """The same where the structure is compiled with every floating type widened (`Unit.widened`,
     doubles too). None: not known."""
+    is_public: bool = True
+    """Whether code beside the structure's own may name it."""
+
+    def value(self, raw: bytes) -> int | float:
+        """This number of a structure's bytes; of `bool` 0 or 1."""
+        own = raw[self.at_bytes : self.at_bytes + ELEMENT_BYTES[self.element]]
+        own = bytes(2) + own if self.element == "bf16" else own
+        value: int | float = struct.unpack(f"<{_CODES[self.element]}", own)[0]
+        return value
 
 
 class DeviceMemory(Record):
@@ -143,6 +160,9 @@ class PointerField(Record):
     offset_bytes: int = 0
 
 
+_PATH = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
+
+
 class OpaqueArgument(Record):
     """A structure passed by value, kept as its bytes, and the pointers and numbers among them."""
 
@@ -157,6 +177,16 @@ class OpaqueArgument(Record):
     words: tuple[tuple[int, int], ...] = ()
     """Where pointers stand in it, null ones too, and where in the widened one; none where that is
     not known."""
+
+    @property
+    def members(self) -> dict[str, Field]:
+        """Its numbers that an expression beside it may name (`task.rows`), by that name: no
+        elements of arrays, nothing private, and no half, with which C++ computes otherwise."""
+        return {
+            f"{self.name}.{one.path}": one
+            for one in self.fields
+            if one.is_public and one.element not in ("f16", "bf16") and _PATH.fullmatch(one.path)
+        }
 
 
 Argument = Annotated[
@@ -251,6 +281,18 @@ class Workload(Record):
         for allocation in self.allocations:
             if allocation.name:
                 yield Pointer(allocation.name, allocation.element, allocation.index)
+
+    def numbers(self) -> dict[str, tuple[Element, int | float]]:
+        """Type and value of every number that the launch is given: arguments, then members."""
+        found: dict[str, tuple[Element, int | float]] = {
+            a.name: (a.element, a.value) for a in self.arguments if isinstance(a, ScalarArgument)
+        }
+        for argument in self.arguments:
+            if isinstance(argument, OpaqueArgument):
+                raw = bytes.fromhex(argument.raw_hex)
+                members = argument.members.items()
+                found |= {name: (field.element, field.value(raw)) for name, field in members}
+        return found
 
     def argument(self, name: str) -> Argument:
         """The argument of this parameter name. Raises KeyError."""

@@ -244,16 +244,6 @@ def _stride(memory: DeviceMemory) -> int:
     return memory.structure_bytes
 
 
-def value_in(argument: OpaqueArgument, field: Field) -> int | float:
-    """A number in a structure that is passed by value; bool as int."""
-    raw = np.frombuffer(bytes.fromhex(argument.raw_hex), np.uint8)
-    size = ELEMENT_BYTES[field.element]
-    value: int | float = decoded(raw[field.at_bytes : field.at_bytes + size], field.element)[
-        0
-    ].item()
-    return value
-
-
 def replaced(raw_hex: str, field: Field, value: int | float) -> str:
     """The bytes of a structure with another number in it, rounded to its type. Raises
     OverflowError for an integer that its type does not hold."""

@@ -26,7 +26,7 @@ from cudaops.program.cooperative import step_waits
 from cudaops.program.cpp import Speller, cpp
 from cudaops.program.directives import Launch, read_directives
 from cudaops.program.expressions import Expression, ExpressionValue, PointerValue
-from cudaops.program.grammar import Name
+from cudaops.program.grammar import ROOTS, Name
 from cudaops.program.instances import SPELLED, plain_name
 from cudaops.program.plans import environment, pointee_bytes
 
@@ -102,6 +102,17 @@ def _plain(type_text: str) -> str:
     return re.sub(r"\s*([*&])", r"\1", " ".join(_QUALIFIER.sub(" ", type_text).split()))
 
 
+def _read_number(name: str, element: Element, at: str) -> str:
+    """A declaration without its `const`."""
+    if element in _READ:
+        return f"double {name} = {_READ[element]}({at})"
+    return f"Whole {name} = whole<{SPELLED[element]}>({at})"
+
+
+def _given_name(name: str) -> str:
+    return f"given_{name.replace('.', '_')}"
+
+
 class _Names(Speller):
     """Spells a plan's names as the function's own."""
 
@@ -113,9 +124,11 @@ class _Names(Speller):
         self.env = env
 
     def __call__(self, name: str) -> str:
-        root, _, axis = name.partition(".")
-        if axis:
-            return f"run.{'grid' if root == 'gridDim' else 'block'}({'xyz'.index(axis)})"
+        root, _, member = name.partition(".")
+        if root in ROOTS:
+            return f"run.{'grid' if root == 'gridDim' else 'block'}({'xyz'.index(member)})"
+        if member:
+            return _given_name(name)
         if name in self.given:
             return f"given_{name}"
         if name == "nullptr":
@@ -196,16 +209,18 @@ class _Plan:
         """The author's arguments that an expression computes with; a structure is none."""
         used = self._names()
         for place, argument in enumerate(self.arguments):
+            if isinstance(argument, OpaqueArgument):
+                for name, field in argument.members.items():
+                    if name in used:
+                        at = f"static_cast<const char*>(given[{place}]) + {field.at_bytes}"
+                        yield f"const {_read_number(_given_name(name), field.element, at)};"
             if argument.name not in used:
                 continue
             if isinstance(argument, PointerArgument | NullArgument):
                 bytes_of_one = self._step(argument)
                 read = f"Pointer given_{argument.name} = pointer(given[{place}], {bytes_of_one})"
-            elif isinstance(argument, ScalarArgument) and argument.element in _READ:
-                read = f"double given_{argument.name} = {_READ[argument.element]}(given[{place}])"
             elif isinstance(argument, ScalarArgument):
-                kind = SPELLED[argument.element]
-                read = f"Whole given_{argument.name} = whole<{kind}>(given[{place}])"
+                read = _read_number(_given_name(argument.name), argument.element, f"given[{place}]")
             else:
                 continue
             yield f"const {read};"

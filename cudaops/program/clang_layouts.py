@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from clang.cindex import CursorKind, TypeKind, conf
+from clang.cindex import AccessSpecifier, CursorKind, TypeKind, conf
 
 from cudaops.domain.workload import ELEMENT_BYTES, Element
 from cudaops.program.clang_classes import members
@@ -36,6 +36,7 @@ class _Piece(NamedTuple):
     wide_at: int
     element: Element | None
     """None: a pointer."""
+    is_public: bool = True
 
 
 class _Part(NamedTuple):
@@ -63,7 +64,13 @@ def layout_of(kind: Any, *, by_value: bool = False) -> Layout | None:
     if not by_value and any(piece.element is None for piece in part.pieces):
         return Layout(kind.get_size(), None, ())
     fields = tuple(
-        NumberField(p.path.removeprefix("."), p.at, p.element, p.wide_at if part.is_wide else None)
+        NumberField(
+            p.path.removeprefix("."),
+            p.at,
+            p.element,
+            p.wide_at if part.is_wide else None,
+            p.is_public,
+        )
         for p in part.pieces
         if p.element is not None
     )
@@ -109,7 +116,11 @@ def _array(kind: Any, deep: int) -> _Part:
     if count * len(one.pieces) > MOST_FIELDS:
         raise _NotTold
     pieces = tuple(
-        _Piece(f"[{n}]{p.path}", n * one.size + p.at, n * one.wide_size + p.wide_at, p.element)
+        p._replace(
+            path=f"[{n}]{p.path}",
+            at=n * one.size + p.at,
+            wide_at=n * one.wide_size + p.wide_at,
+        )
         for n in range(count)
         for p in one.pieces
     )
@@ -130,7 +141,7 @@ def _record(kind: Any, deep: int) -> _Part:
         wide_at = _aligned(wide_end, part.wide_alignment)
         # What is packed, or aligned on its own, stands elsewhere: where, widened, is not told.
         is_wide &= part.is_wide and at == _aligned(end, part.alignment)
-        pieces += _below(member.spelling, at, wide_at, part)
+        pieces += _below(member, at, wide_at, part)
         end, wide_end = at + part.size, wide_at + part.wide_size
         alignment = max(alignment, part.alignment)
         wide_alignment = max(wide_alignment, part.wide_alignment)
@@ -144,11 +155,18 @@ def _record(kind: Any, deep: int) -> _Part:
     return _Part(size, written, wide_size, wide_alignment, is_wide, tuple(pieces))
 
 
-def _below(name: str, at: int, wide_at: int, part: _Part) -> Iterator[_Piece]:
+def _below(member: Any, at: int, wide_at: int, part: _Part) -> Iterator[_Piece]:
     """The pieces of a member; what is in one without a name is named as if it were outside."""
+    name = member.spelling
     inside = f".{name}" if name and "(" not in name else ""
+    hidden = member.access_specifier in (AccessSpecifier.PRIVATE, AccessSpecifier.PROTECTED)
     for p in part.pieces:
-        yield _Piece(f"{inside}{p.path}", at + p.at, wide_at + p.wide_at, p.element)
+        yield p._replace(
+            path=f"{inside}{p.path}",
+            at=at + p.at,
+            wide_at=wide_at + p.wide_at,
+            is_public=p.is_public and not hidden,
+        )
 
 
 def _moves_fields(member: Any) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cudaops.domain.program import Kernel
 from cudaops.program.expressions import Expression, NullPointer, PointerValue
-from cudaops.program.grammar import Binary, Call, Choice, Name, Node, Number, Unary
+from cudaops.program.grammar import ROOTS, Binary, Call, Choice, Name, Node, Number, Unary
 
 _INTEGERS = frozenset({
     "char", "bool", "short", "int", "unsigned", "signed", "long", "size_t", "ssize_t", "ptrdiff_t",
@@ -32,9 +32,11 @@ class Speller:
 
     def __call__(self, name: str) -> str:
         """The name in C++."""
-        root, _, axis = name.partition(".")
-        if axis:
-            return f"(long long)cudaops_{'grid' if root == 'gridDim' else 'block'}.{axis}"
+        root, _, member = name.partition(".")
+        if root in ROOTS:
+            return f"(long long)cudaops_{'grid' if root == 'gridDim' else 'block'}.{member}"
+        if member:
+            return f"({name} + 0LL)"  # wide where it is an integer, itself where it is not
         if name in self._integers:
             return f"(long long){name}"
         if name in self._parameters or name == "nullptr":

@@ -69,7 +69,7 @@ class Expression:
     column: int
 
     def names(self) -> frozenset[str]:
-        """Every name it needs, members as `gridDim.x`."""
+        """Every name it needs, members as `gridDim.x` and `task.rows`."""
         return frozenset(n.text for n in walk(self.root) if isinstance(n, Name))
 
     def name_columns(self) -> dict[str, int]:

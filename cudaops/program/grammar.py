@@ -71,7 +71,8 @@ class Number:
 
 @dataclass(frozen=True)
 class Name:
-    """A name, `gridDim.x` and `sizeof(T)` of a type that is not built in included."""
+    """A name, `gridDim.x`, a member as `task.rows`, and `sizeof(T)` of a type that is not built in
+    included."""
 
     text: str
     at: int
@@ -264,7 +265,13 @@ class Parser:
             if member.text not in ("x", "y", "z"):
                 self._fail(f"`{token.text}` has x, y and z, not `{member.text}`", member.at)
             return Name(f"{token.text}.{member.text}", token.at)
-        return Name(token.text, token.at)
+        text = token.text
+        while self._accept("."):
+            member = self._next()
+            if member.kind != "name":
+                self._fail(f"expected a member's name before {_spell(member)}", member.at)
+            text += f".{member.text}"
+        return Name(text, token.at)
 
     def _sizeof(self, token: _Token) -> Node:
         self._expect("(")

@@ -356,13 +356,12 @@ class _Values:
         self.position = {p.name: i for i, p in enumerate(kernel.parameters)}
         self.integers: dict[str, list[int]] = {}
         self.floats: dict[str, list[float]] = {}
-        for argument in workloads[0].arguments:
-            if isinstance(argument, ScalarArgument):
-                values = [_scalar(w, argument.name) for w in workloads]
-                if argument.element in FLOATING:
-                    self.floats[argument.name] = [float(v) for v in values]
-                else:
-                    self.integers[argument.name] = [int(v) for v in values]
+        numbers = [w.numbers() for w in workloads]
+        for name, (element, _) in numbers[0].items():
+            if element in FLOATING:
+                self.floats[name] = [float(one[name][1]) for one in numbers]
+            else:
+                self.integers[name] = [int(one[name][1]) for one in numbers]
         self.geometry = {
             f"{root}.{axis}": [getattr(getattr(w, field), axis) for w in workloads]
             for root, field in (("gridDim", "grid"), ("blockDim", "block"))
@@ -415,11 +414,15 @@ class _Values:
         if name in same:
             return name
         if name and same and any(v not in (0, 1) or isinstance(v, float) for v in values):
-            return max(same, key=lambda n: (closeness(n, name), self.position[n] == position))
+            return max(same, key=lambda n: self._alike(n, name, position))
         if len(set(values)) == 1:
             return self._literal(values[0])
         varying = [*same, *(n for n, v in self.geometry.items() if v == list(values))]
         return varying[0] if varying else self._choice(values)
+
+    def _alike(self, known: str, name: str, position: int) -> tuple[tuple[int, float], bool]:
+        """How much speaks for a number of the baseline's; a member goes by its own name."""
+        return closeness(known.rpartition(".")[2], name), self.position.get(known) == position
 
     def _literal(self, value: int | float) -> str:
         if isinstance(value, float):
@@ -464,9 +467,3 @@ def closeness(name: str, other: str) -> tuple[int, float]:
     lower = (name.lower(), other.lower())
     same = (a == b for a, b in zip(*lower, strict=False))
     return sum(takewhile(bool, same)), SequenceMatcher(None, *lower).ratio()
-
-
-def _scalar(workload: Workload, name: str) -> int | float:
-    argument = workload.argument(name)
-    assert isinstance(argument, ScalarArgument)
-    return argument.value

@@ -163,6 +163,7 @@ def environment(rewrite: Rewrite, kernel: Kernel, workload: Workload) -> Environ
     env |= {s.name: PointerValue(scratch=s.name) for s in rewrite.plan.scratch}
     env |= rewrite.values()
     env |= {a.name: _argument(a, sizes.get(a.name)) for a in workload.arguments}
+    env |= {name: value for name, (_, value) in workload.numbers().items()}
     for root, extent in (("gridDim", workload.grid), ("blockDim", workload.block)):
         env |= {f"{root}.x": extent.x, f"{root}.y": extent.y, f"{root}.z": extent.z}
     return env | {"smem": workload.dynamic_smem_bytes, "nullptr": NullPointer()}

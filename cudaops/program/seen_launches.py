@@ -10,10 +10,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.workload import FLOATING, ScalarArgument, Workload
+from cudaops.domain.workload import FLOATING, Workload
 from cudaops.program.plans import parse_plan
 
-_NAME = re.compile(r"[A-Za-z_]\w*")
+_NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _LAUNCH = re.compile(r"^[ \t]*// @launch\b", re.MULTILINE)
 
 
@@ -60,9 +60,7 @@ def _numbers(workload: Workload) -> dict[str, int]:
     for root, extent in (("gridDim", workload.grid), ("blockDim", workload.block)):
         found |= {f"{root}.x": extent.x, f"{root}.y": extent.y, f"{root}.z": extent.z}
     found["smem"] = workload.dynamic_smem_bytes
-    for one in workload.arguments:
-        if not isinstance(one, ScalarArgument) or one.element in FLOATING:
-            continue
-        if _NAME.fullmatch(one.name) and abs(one.value) < 2**63:
-            found[one.name] = int(one.value)
+    for name, (element, value) in workload.numbers().items():
+        if element not in FLOATING and _NAME.fullmatch(name) and abs(value) < 2**63:
+            found[name] = int(value)
     return found

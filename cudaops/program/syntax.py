@@ -293,6 +293,8 @@ class NumberField:
     element: Element
     wide_offset_bytes: int | None
     """The same with every floating type widened (`Field.wide_at_bytes`)."""
+    is_public: bool
+    """Whether every name of the path is one that other code may use."""
 
 
 @dataclass(frozen=True)

@@ -251,6 +251,7 @@ def _check_plan(source: str, kernel: Kernel) -> None:
     tuned = {t.name: t.values[0] for t in plan.tune}
     known = {"smem", "nullptr", *tuned, *integer_constants(source, tuned)}
     known |= {p.name for p in kernel.parameters} | {s.name for s in plan.scratch}
+    structures = {p.name for p in kernel.parameters if not p.is_pointer}
     known |= {*template_names(kernel)}
     known |= {f"{root}.{axis}" for root in ROOTS for axis in "xyz"}
     expressions = [*found.requires, *(s.size for s in found.scratch)]
@@ -258,7 +259,7 @@ def _check_plan(source: str, kernel: Kernel) -> None:
         expressions += [*launch.grid, *launch.block, launch.smem, *launch.args]
     for expression in expressions:
         for name, column in expression.name_columns().items():
-            if name not in known:
+            if name not in known and name.partition(".")[0] not in structures:
                 raise PlanError(unknown_name(name, known), expression.line, column)
 
 

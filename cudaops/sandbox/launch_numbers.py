@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from cudaops.domain.execution import LaunchNumbers
 from cudaops.domain.workload import Argument, OpaqueArgument, ScalarArgument, Workload
-from cudaops.executors.fields import replaced, value_in
+from cudaops.executors.fields import replaced
 from cudaops.sandbox.shapes import with_scalars
 
 
@@ -19,7 +19,7 @@ def number_of(workload: Workload, name: str) -> int | float:
         if isinstance(argument, OpaqueArgument):
             for one in argument.fields:
                 if f"{argument.name}.{one.path}" == name:
-                    return value_in(argument, one)
+                    return one.value(bytes.fromhex(argument.raw_hex))
     raise KeyError(name)
 
 

@@ -17,7 +17,6 @@ from cudaops.executors.fields import (
     draw_fields,
     field_values,
     replaced,
-    value_in,
     widened_argument,
     write_fields,
 )
@@ -112,7 +111,8 @@ def test_numbers_of_a_structure_by_value(workload: Workload) -> None:
     assert [(f.path, f.element, f.at_bytes) for f in step.fields] == [
         ("by", "f32", 0), ("twice", "bool", 4), ("count", "i64", 8),
     ]  # fmt: skip
-    assert [value_in(step, f) for f in step.fields] == [0.5, 1, 7]
+    raw = bytes.fromhex(step.raw_hex)
+    assert [f.value(raw) for f in step.fields] == [0.5, 1, 7]
     other = replaced(replaced(step.raw_hex, by, 0.1), count, -1)
     assert bytes.fromhex(other)[:16] == (
         np.float32(0.1).tobytes() + bytes.fromhex(step.raw_hex)[4:8] + np.int64(-1).tobytes()

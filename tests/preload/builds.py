@@ -206,9 +206,11 @@ def authors_image(program: Program, workloads: Sequence[Workload]) -> Path:
     return module.image
 
 
-def workload(callee: str, **arguments: tuple[Element, Any] | str | bytes | None) -> Workload:
+def workload(
+    callee: str, **arguments: tuple[Element, Any] | str | OpaqueArgument | None
+) -> Workload:
     """A captured launch. An argument is the element of a pointer, `(element, value)` of a number,
-    the bytes of a structure, or None for a null pointer."""
+    a structure, or None for a null pointer."""
     return Workload(
         id="w0",
         kernel=callee.partition("<")[0].rpartition("::")[2],
@@ -226,8 +228,8 @@ def _argument(name: str, given: Any) -> Argument:
     match given:
         case None:
             return NullArgument(name=name)
-        case bytes():
-            return OpaqueArgument(name=name, raw_hex=given.hex())
+        case OpaqueArgument():
+            return given
         case str():
             return PointerArgument.model_validate({"name": name, "element": given, "allocation": 0})
         case (element, value):

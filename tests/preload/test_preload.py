@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from cudaops.domain.workload import Field, OpaqueArgument
 from cudaops.executors.cuda.toolchain import require_nvcc
 from tests.executors.cuda.gpu_builds import program_of
 from tests.preload.builds import (
@@ -327,11 +328,15 @@ def test_a_structure_is_handed_on_whole(reached: Reach, tmp_path: Path) -> None:
     __global__ void fill(Rows rows, int n) { rows.data[n] = rows.width; }
     """
     rewrite = """
-    // @launch whole grid=(gridDim.x) block=(blockDim.x) args=(n * 2, rows)
+    // @requires rows.kind == 7 && rows.width > 0
+    // @launch whole grid=(rows.width) block=(blockDim.x) args=(n * 2, rows)
     __global__ void whole(int n, Rows rows) { rows.data[n / 2] = rows.width; }
     """
     structure = bytes.fromhex(u64(0x1000) + "0300" + "07" + "0000000000")
-    captured = workload("fill", rows=structure, n=("i32", 8))
+    width = Field(path="width", element="i16", at_bytes=8)
+    kind = Field(path="kind", element="i8", at_bytes=10)
+    rows = OpaqueArgument(name="rows", raw_hex=structure.hex(), fields=(width, kind))
+    captured = workload("fill", rows=rows, n=("i32", 8))
     fill = made(tmp_path, source, rewrite, [captured])
     given = structure.hex()
     for how in ("parameters", "extra"):
@@ -340,6 +345,11 @@ def test_a_structure_is_handed_on_whole(reached: Reach, tmp_path: Path) -> None:
         )
         assert done.kernels == ["whole"]
         assert done.launches[0]["parameters"] == [i32(16), given]
+        assert done.launches[0]["grid"][0] == 3
+    other = given.replace("030007", "030008")
+    done = reached.run(fill.image, launch(fill.symbol, other, i32(8)), library=fill.library)
+    assert done.kernels == ["author"]
+    assert done.counts[0]["reason"].startswith("@requires rows.kind == 7")
 
 
 INSTANCES = """

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import struct
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cudaops.domain.workload import OpaqueArgument
+from cudaops.domain.workload import Field, OpaqueArgument
 from cudaops.errors import PlanError
 from cudaops.program.expressions import (
     INT64_MAX,
@@ -218,6 +219,24 @@ def test_floats_and_structures() -> None:
     for text in ("s + 1", "!s", "alpha % 2", "ceil_div(alpha, 2)"):
         with pytest.raises(PlanError):
             parse(text).evaluate(env)
+
+
+def test_members_of_a_structure() -> None:
+    inner = Field(path="size.rows", element="i32", at_bytes=4)
+    own = Field(path="size.columns", element="i32", at_bytes=0, is_public=False)
+    several = Field(path="v[1]", element="i32", at_bytes=0)
+    structure = OpaqueArgument(
+        name="s", raw_hex=struct.pack("<ii", 7, -12).hex(), fields=(own, inner, several)
+    )
+    members = {name: field.value(bytes.fromhex(structure.raw_hex))
+               for name, field in structure.members.items()}  # fmt: skip
+    assert members == {"s.size.rows": -12}
+    expression = parse("ceil_div(s.size . rows * -1, 5)")
+    assert expression.names() == {"s.size.rows"}
+    assert expression.evaluate(members) == 3
+    for text in ("s.", "s.4", "s.size.", "s.(a)"):
+        with pytest.raises(PlanError, match="member"):
+            parse(text)
 
 
 def test_names_and_where_they_stand() -> None:

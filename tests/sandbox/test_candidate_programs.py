@@ -100,19 +100,15 @@ def test_it_passes_every_gate(bench: Workbench, name: str) -> None:
     assert evaluation.judged(bench.policy).outcome == "provisional"
 
 
-@pytest.mark.xfail(
-    reason="task.quads is drawn by itself, and the other program has columns / 4 in its place: "
-    "what it is not given should be an assumption",
-    strict=True,
-)
 def test_pointers_in_the_place_of_a_structure(tmp_path: Path, kernels: Path) -> None:
     """The author hands over a structure, the other program what stands in it."""
     of_structure = opened("rows_struct.cu", "rows_by_warp", tmp_path, kernels)
     rewrite = read_candidate(of_structure, PROGRAMS / "rows.cu")
     assert directives(rewrite)[0] == (
-        "launch row_sums_entry grid=(4,1,1) block=(128,1,1) args=(0.5, 512, columns, task)"
+        "launch row_sums_entry grid=(4,1,1) block=(128,1,1) args=(task.scale, 512, columns, task)"
     )
     assert "row_sums((const float*)((char*)of_task.values + 0)" in rewrite.source
+    assert "requires task.quads == 64" in directives(rewrite)
     evaluation = evaluate(of_structure, rewrite, 0.001)
     assert not [g.summary for g in evaluation.gates if not g.passed]
 

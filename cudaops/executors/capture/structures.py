@@ -253,6 +253,7 @@ def number_fields(layout: Layout) -> tuple[Field, ...]:
             element=one.element,
             at_bytes=one.offset_bytes,
             wide_at_bytes=one.wide_offset_bytes,
+            is_public=one.is_public,
         )
         for one in layout.fields
     )
