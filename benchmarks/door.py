@@ -2,6 +2,10 @@
 
     python -m benchmarks.door --executor cuda --gpus 2 --jobs 8 --seconds 540 --out door.jsonl
     python -m benchmarks.door --executor cuda --jobs 15 --commands reproduce --seconds 205
+    python -m benchmarks.door --programs FOLDER --commands profile
+
+With `--programs` the programs below FOLDER instead: a folder each, with one .cu that has a `main`,
+what that includes and reads, and, where wanted, ARGS (its arguments) and NVCC (words of nvcc).
 
 `reproduce` captures a form and runs its launches again on their own, which must give what they gave
 in the program: on one GPU that takes 2 s a form, a profile by ncu 9 s. Writes a line of JSON for
@@ -14,22 +18,24 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from queue import SimpleQueue
 from typing import NamedTuple
 
+from benchmarks.pool import run_all
 from cudaops.executors.base import close_executor
 from cudaops.sandbox.roles import confirm_reproduces
 from cudaops.settings import load_settings
-from tests.door.test_forms import REWRITE, SUMS_ROWS, Form, opened, placed, read_forms
+from tests.door.test_forms import FORMS, REWRITE, SUMS_ROWS, Form, opened, placed, read_forms
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 150.0
+"""Of one command, unless it is said otherwise."""
+MAIN = re.compile(r"^\s*(?:__host__\s+)?(?:int|auto|void)\s+main\s*\(", re.MULTILINE)
 
 
 class Job(NamedTuple):
@@ -39,9 +45,21 @@ class Job(NamedTuple):
     command: str
 
 
-def reproduce(name: str, executor: str) -> None:
+def read_programs(folder: Path) -> list[Form]:
+    """The programs below a folder, in the order of their names."""
+    found = []
+    for path in sorted(folder.resolve().glob("*/*.cu")):
+        text = path.read_text("utf-8", errors="replace")
+        if MAIN.search(text) is None:
+            continue
+        beside = (("args", path.with_name("ARGS")), ("nvcc", path.with_name("NVCC")))
+        said = {key: file.read_text().strip() for key, file in beside if file.exists()}
+        found.append(Form(path, {key: words for key, words in said.items() if words}, text))
+    return found
+
+
+def reproduce(form: Form, executor: str) -> None:
     """Capture a form and run up to two of its launches again. Raises InputError."""
-    form = next(f for f in read_forms() if f.name == name)
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         os.chdir(folder)
@@ -78,6 +96,8 @@ def run(job: Job, executor: str, gpu: int, limit_s: float) -> Result:
             words = [*rewrite, *job.form.words, "--min-speedup", "1"]
         if job.command == "reproduce":
             words = ["-m", "benchmarks.door", "--one", job.form.name]
+            if job.form.path.parent.parent != FORMS and job.form.path.parent != FORMS:
+                words += ["--programs", str(job.form.path.parent.parent)]
         command = [sys.executable, *words, "--executor", executor]
         env = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
         env |= {"CUDA_VISIBLE_DEVICES": str(gpu)} if executor == "cuda" else {}
@@ -123,38 +143,29 @@ def main() -> None:
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=3600.0)
+    parser.add_argument("--each", type=float, default=LIMIT_S, help="seconds for one")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--commands", nargs="*", default=["profile", "verify"])
     parser.add_argument("--out", type=Path, default=Path("door.jsonl"))
+    parser.add_argument("--programs", type=Path)
     parser.add_argument("--one", help="reproduce this form here")
     given = parser.parse_args()
+    all_forms = read_programs(given.programs) if given.programs else read_forms()
     if given.one is not None:
-        reproduce(given.one, given.executor)
+        reproduce(next(f for f in all_forms if f.name == given.one), given.executor)
         return
-    forms = [f for f in read_forms() if not given.only or f.name in given.only]
+    forms = [f for f in all_forms if not given.only or f.name in given.only]
     jobs = [Job(f, c) for c in ("profile", "reproduce") for f in forms if c in given.commands]
     if "verify" in given.commands:
         jobs += [Job(f, "verify") for f in forms if SUMS_ROWS.search(f.text)]
-    gpus: SimpleQueue[int] = SimpleQueue()
-    for n in range(given.jobs):
-        gpus.put(n % given.gpus)
-    end = time.monotonic() + given.seconds
-
-    def one(job: Job) -> Result | None:
-        left = end - time.monotonic()
-        if left < 20:
-            return None
-        gpu = gpus.get()
-        try:
-            return run(job, given.executor, gpu, min(LIMIT_S, left))
-        finally:
-            gpus.put(gpu)
-
+    ended = run_all(
+        jobs,
+        lambda job, gpu, left_s: run(job, given.executor, gpu, min(given.each, left_s)),
+        at_once=given.jobs, gpus=given.gpus, seconds=given.seconds,
+    )  # fmt: skip
     done: list[Result] = []
-    with given.out.open("w", encoding="utf-8") as out, ThreadPoolExecutor(given.jobs) as pool:
-        for ended in as_completed([pool.submit(one, job) for job in jobs]):
-            if (result := ended.result()) is None:
-                continue
+    with given.out.open("w", encoding="utf-8") as out:
+        for _, result in ended:
             done.append(result)
             out.write(json.dumps(result._asdict()) + "\n")
             out.flush()

@@ -20,11 +20,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, NamedTuple
 
+from benchmarks.pool import run_all
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunOptions
 from cudaops.errors import CudaOpsError
@@ -137,32 +136,20 @@ def main() -> int:
         sys.stdout.write(json.dumps(row) + "\n")
         return 0
     pairs = list(pairs_in([f.resolve() for f in options.folders]))
-    ends = time.monotonic() + options.seconds
-    gpus: SimpleQueue[int] = SimpleQueue()
-    for job in range(options.jobs):
-        gpus.put(job % options.gpus)
-
-    def work(pair: Pair) -> dict[str, Any] | None:
-        if (left := ends - time.monotonic()) < 1:
-            return None
-        gpu = gpus.get()
-        try:
-            return judged(pair, options.executor, gpu, left)
-        finally:
-            gpus.put(gpu)
-
     rows, others = 0, []
-    with ThreadPoolExecutor(options.jobs) as pool, options.out.open("w") as out:
-        waiting = {pool.submit(work, pair): pair for pair in pairs}
-        for done in as_completed(waiting):
-            if (row := done.result()) is None:
-                continue
+    ended = run_all(
+        pairs,
+        lambda pair, gpu, left_s: judged(pair, options.executor, gpu, left_s),
+        at_once=options.jobs, gpus=options.gpus, seconds=options.seconds,
+    )  # fmt: skip
+    with options.out.open("w") as out:
+        for pair, row in ended:
             rows += 1
             out.write(json.dumps(row) + "\n")
             out.flush()
-            if not waiting[done].ended_as_expected(row):
-                others.append(f"{row['pair']}: {row['expected']}, but {row['found']}: "
-                              f"{row.get('gate', '')} {row.get('why', '')[:200]}")  # fmt: skip
+            if not pair.ended_as_expected(row):
+                why = f"{row.get('gate', '')} {row.get('why', '')[:200]}"
+                others.append(f"{row['pair']}: {row['expected']}, but {row['found']}: {why}")
     sys.stdout.write("\n".join([*others, ""]))
     sys.stdout.write(
         f"{rows - len(others)} of {rows} as expected; {len(pairs) - rows} not reached\n"

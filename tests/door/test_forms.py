@@ -48,7 +48,7 @@ class Form(NamedTuple):
     @property
     def name(self) -> str:
         """Of the construct."""
-        return self.path.parent.name if self.path.name == "main.cu" else self.path.stem
+        return self.path.stem if self.path.parent == FORMS else self.path.parent.name
 
     @property
     def words(self) -> list[str]:
@@ -90,7 +90,7 @@ def placed(form: Form, folder: Path) -> Path:
     if form.path.parent == FORMS:
         return Path(shutil.copy(form.path, folder / form.path.name))
     shutil.copytree(form.path.parent, folder, dirs_exist_ok=True)
-    return folder / "main.cu"
+    return folder / form.path.name
 
 
 def opened(form: Form, executor: str, folder: Path, builds: Path) -> Workbench:
