@@ -4,10 +4,10 @@
         --out pairs.jsonl
 
 Each FOLDER is such a pair, or holds some: `base.cu` (the author's), `cand.cu` (a whole program, or
-device source with `@launch`), and, where wanted, ARGS (the program's arguments), NVCC (words of
-nvcc) and EXPECT (`refuse` or `accept`). A pair has a process of its own. Writes a line of JSON for
-each as it ends, then those that did not end as expected. A pair that is not reached in time is left
-out, and the last line says how many.
+device source with `@launch`), and, where wanted, ARGS (the program's arguments, `--kernel NAME --`
+before them), NVCC (words of nvcc) and EXPECT (`refuse` or `accept`). A pair has a process of its
+own. Writes a line of JSON for each as it ends, then those that did not end as expected. A pair that
+is not reached in time is left out, and the last line says how many.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -41,6 +42,7 @@ SPEED = ("speedup", "remeasured", "clocks")
 LIMIT_S = 240.0
 """Of one pair."""
 DEVICE = "A10"
+_KERNEL = re.compile(r"(?:--kernel (\S+)\s*)?(?:--\s+)?(.*)")
 
 
 class Pair(NamedTuple):
@@ -66,12 +68,14 @@ def judge(folder: Path, executor: str) -> dict[str, Any]:
     """What becomes of one pair. Raises CudaOpsError where it is not judged at all."""
     os.chdir(folder)
     words = {n: Path(n).read_text().strip() for n in ("ARGS", "NVCC") if Path(n).exists()}
+    kernel, line = _KERNEL.match(words.get("ARGS", "")).groups()  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory() as place:
         options = RunOptions(
             source="base.cu",
             working_folder=str(folder),
             nvcc=words.get("NVCC") or None,
-            argument_lines=(words["ARGS"],) if words.get("ARGS") else (),
+            argument_lines=(line,) if line else (),
+            kernel=kernel,
             policy=Policy(min_speedup=ANY_SPEED),
             out=place,
         )
@@ -91,6 +95,7 @@ def judge(folder: Path, executor: str) -> dict[str, Any]:
     row: dict[str, Any] = {"found": "refuse" if refused else "accept"}
     if stopped is not None:
         row |= {"gate": stopped.name, "why": stopped.summary}
+    row["seconds_by_gate"] = {g.name: round(g.seconds, 1) for g in found.gates}
     row["assumed"] = next(
         (g.summary for g in found.gates if g.passed and g.name == "correctness_domain"), ""
     )

@@ -20,13 +20,14 @@ Way = Literal[
     "flags", "sparse", "mixed", "ascending", "steps", "evenly", "small", "both_signs", "any",
     "near", "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros",
     "one_large", "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing",
-    "some_large", "cancelling",
+    "some_large", "cancelling", "ten_bits", "twenty_bits", "thirty_bits",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
 INTEGER_WAYS: tuple[Way, ...] = (
     "permuted", "between", "ties", "touched", "sparse", "steps", "flags", "small", "any",
-    "both_signs", "mixed", "ascending", "resampled", "reversed", "least", "most", "near", "evenly",
+    "both_signs", "twenty_bits", "mixed", "ascending", "resampled", "reversed", "ten_bits",
+    "thirty_bits", "least", "most", "near", "evenly",
 )  # fmt: skip
 """Those of integers, in order of what they show."""
 FLOAT_WAYS: tuple[Way, ...] = (
@@ -40,6 +41,11 @@ UNIFORM_WAYS: tuple[Way, ...] = (
     "captured", "least", "evenly", "captured", "least", "evenly", "most", "ascending",
 )  # fmt: skip
 """Those of integers by which all threads do the same, the likelier twice."""
+BITS: dict[Way, tuple[int, int]] = {
+    "ten_bits": (8, 13), "twenty_bits": (15, 23), "thirty_bits": (24, 30),
+}  # fmt: skip
+"""How many bits the largest integer may have: their products, and sums of these, are too large for
+16, 32 and 64 bits in turn, where those of `any` are too large for all."""
 EXACT_WAYS: frozenset[Way] = frozenset({"integers", "ties", "equal", "nothing"})
 """Small integers: arithmetic on them is exact, and so is the rule for ties."""
 
@@ -87,8 +93,10 @@ def ways_of(
         return ()
     if element == "bool":
         return ("flags", "least", "most", "permuted")
-    narrow = values.min() >= 0 and values.max() <= 1
-    return INTEGER_WAYS if narrow else tuple(w for w in INTEGER_WAYS if w != "flags")
+    left_out: set[Way] = {w for w, (least, _) in BITS.items() if 2**least > LIMITS[element][1]}
+    if values.min() < 0 or values.max() > 1:
+        left_out.add("flags")
+    return tuple(w for w in INTEGER_WAYS if w not in left_out)
 
 
 def varied(
@@ -148,6 +156,9 @@ def integers(
         return draw(max(least, -4), min(most, 15))
     if way == "both_signs":
         reach = max(abs(low), abs(high), 16)
+        return draw(max(least, -reach), min(most, reach))
+    if way in BITS:
+        reach = 2 ** int(generator.integers(*BITS[way], endpoint=True))
         return draw(max(least, -reach), min(most, reach))
     if way in ("ascending", "steps"):
         pool = (

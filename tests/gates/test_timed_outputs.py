@@ -120,6 +120,19 @@ def test_right_results_pass_with_their_counts(scene: Scene) -> None:
     assert gate.numbers["looked_at_candidate_w0"] == 94
 
 
+def test_what_the_author_leaves_in_several_orders_is_a_set(scene: Scene) -> None:
+    turned, wrong = RIGHT[::-1], np.where(RIGHT > 1.5, RIGHT, 1.0)
+    (first, other), more = (
+        scene.outputs(),
+        TimedOutput(inputs=0, files=scene.file(turned), warm=(3,)),
+    )
+    assert not scene.gate(side((first, other, more))).passed
+    author = side((first, other, more))
+    gate = scene.gate(side(scene.outputs(captured=np.roll(RIGHT, 7))), author)
+    assert gate.passed, gate.line
+    assert not scene.gate(side(scene.outputs(captured=np.roll(wrong, 7))), author).passed
+
+
 def test_other_bits_of_the_same_sum_pass(scene: Scene) -> None:
     rounded = RIGHT * (1 + 5e-7 * np.resize([1.0, -1.0, 0.0], COUNT))
     more = TimedOutput(inputs=0, files=scene.file(rounded), cold=(3,))

@@ -33,7 +33,7 @@ from cudaops.executors.cpu.report import (
     read_report,
 )
 from cudaops.executors.fields import write_widened_fields
-from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.isolation.phases import Confinement, limits_of
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import (
     UntrustedFileError,
@@ -271,7 +271,10 @@ def _run_child(task: Task, specification: Sequence[str]) -> _Ended:
         **task.env,
     }
     command = [str(task.executable), str(folder / "spec.txt")]
-    confine = Confinement("kernel", _read_by(specification), (folder,))
+    usual = limits_of("kernel")
+    entries = usual.disk_entries + len(specification)  # it is asked for a file a line at most
+    limits = usual._replace(disk_entries=entries)
+    confine = Confinement("kernel", _read_by(specification), (folder,), limits=limits)
     done = run_bounded(
         command, cwd=folder, timeout_s=task.timeout_s, env=env, tool="kernels", confine=confine
     )
