@@ -282,6 +282,12 @@ class Workload(Record):
             if allocation.name:
                 yield Pointer(allocation.name, allocation.element, allocation.index)
 
+    def name_of(self, allocation: Allocation) -> str:
+        """The parameter, or the field of one, that points into it; where none does, how it is
+        reached, or a variable's name."""
+        names = (p.name for p in self.pointers() if p.allocation == allocation.index)
+        return next(names, allocation.name or f"buffer{allocation.index}")
+
     def numbers(self) -> dict[str, tuple[Element, int | float]]:
         """Type and value of every number that the launch is given: arguments, then members."""
         found: dict[str, tuple[Element, int | float]] = {

@@ -452,13 +452,6 @@ def _in_another_order(found: BufferAccuracy, name: str) -> BufferAccuracy:
     return found._replace(summary=said)
 
 
-def parameter_name(workload: Workload, allocation: Allocation) -> str:
-    """The kernel's parameter, or the field of one, that points into this allocation; where none
-    does, how it is reached, or a variable's name."""
-    names = (p.name for p in workload.pointers() if p.allocation == allocation.index)
-    return next(names, allocation.name or f"buffer{allocation.index}")
-
-
 def changed_inputs(workload: Workload, ran: Ran, reference: Reference) -> tuple[str, ...]:
     """Names of `in` buffers that no longer hold what they held before the run."""
     changed = []
@@ -467,5 +460,5 @@ def changed_inputs(workload: Workload, ran: Ran, reference: Reference) -> tuple[
             continue
         before = reference.inputs.contents[allocation.index]
         if not same_contents(ran.outputs[allocation.index], before):
-            changed.append(parameter_name(workload, allocation))
+            changed.append(workload.name_of(allocation))
     return tuple(changed)

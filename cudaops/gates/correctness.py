@@ -29,7 +29,6 @@ from cudaops.gates.accuracy import (
     buffer_accuracy,
     changed_inputs,
     exact_accuracy,
-    parameter_name,
     same_as_rows,
     same_as_sets,
     sides_of,
@@ -292,7 +291,7 @@ class Verifier:
         for a in workload.allocations:
             if a.role == "in":
                 continue
-            name = parameter_name(workload, a)
+            name = workload.name_of(a)
             one = fairly(accuracy, a, name, ran, reference, self._policy)
             if not one.passed and accuracy is not exact_accuracy:
                 one = self._as_posed(subject, a, name, ran, reference) or one
@@ -379,7 +378,7 @@ class Verifier:
         special = gap.non_finite_mismatches
         if reference.non_finite:
             special = misplaced_specials(result, right, None)
-        name = parameter_name(subject.oracle.workload, a)
+        name = subject.oracle.workload.name_of(a)
         itself = f"the author's kernel differs from itself by {own.relative_l2:.1e}"
         itself += " (atomics or a race)"
         within = (

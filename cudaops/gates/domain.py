@@ -31,7 +31,7 @@ from cudaops.executors.arrays import LARGEST
 from cudaops.executors.base import Branches, Check, Executor, Trial, Tried
 from cudaops.executors.compare import same_contents
 from cudaops.executors.untrusted_files import remove
-from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, exact_accuracy, parameter_name
+from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, exact_accuracy
 from cudaops.gates.correctness import fairly, in_any_order
 from cudaops.gates.posed import settled
 from cudaops.program.analysis.compensation import computes_rounding_errors
@@ -213,7 +213,7 @@ class DomainJudge:
         workload = one.trial.workload
         variables = [v for v in one.variables if v.index in ran.outputs]
         for a in (*workload.allocations, *variables):
-            name = parameter_name(workload, a)
+            name = workload.name_of(a)
             if a.role == "in":
                 if not same_contents(ran.outputs[a.index], one.reference.outputs[a.index]):
                     yield BufferAccuracy(False, f"wrote to its input {name}", {})
@@ -244,7 +244,7 @@ class DomainJudge:
         folder.mkdir(parents=True)
         workload = one.trial.workload
         for a in workload.allocations:
-            name = parameter_name(workload, a)
+            name = workload.name_of(a)
             if a.index not in one.trial.inputs.poison:
                 shutil.copyfile(one.trial.inputs.contents[a.index], folder / f"{name}.before.bin")
             if a.role != "in":
@@ -257,7 +257,7 @@ class DomainJudge:
             "arguments": {
                 a.name: a.value for a in workload.arguments if isinstance(a, ScalarArgument)
             },
-            "buffers": {parameter_name(workload, a): a.element for a in workload.allocations},
+            "buffers": {workload.name_of(a): a.element for a in workload.allocations},
         }
         (folder / "input.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
         return folder

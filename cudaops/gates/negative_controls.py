@@ -24,7 +24,6 @@ from cudaops.gates.accuracy import (
     BufferAccuracy,
     compare_sides,
     compare_sides_exactly,
-    parameter_name,
 )
 from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import EXACT_CASES, before_path
@@ -271,7 +270,7 @@ class SampledOutput(NamedTuple):
         problem = self.case.reference.wide_problem
         in_places = self.case.reference.non_finite
         sides = Sides(made, in_memory(self.samples.right), wide, problem, in_places)
-        name = parameter_name(self.case.oracle.workload, self.allocation)
+        name = self.case.oracle.workload.name_of(self.allocation)
         held = compare_sides_exactly if self.case.exact else compare_sides
         return held(sides, self.allocation.element, name, policy)
 
@@ -282,7 +281,7 @@ def sampled_outputs(cases: Sequence[Case], buffer: str) -> tuple[SampledOutput, 
         (case, allocation)
         for case in cases
         for allocation in case.oracle.workload.allocations
-        if allocation.role != "in" and parameter_name(case.oracle.workload, allocation) == buffer
+        if allocation.role != "in" and case.oracle.workload.name_of(allocation) == buffer
     ]
     least, most = SAMPLE_RANGE
     limit = min(most, max(least, SAMPLED_ELEMENTS // max(1, len(found))))
@@ -316,7 +315,7 @@ def _before(case: Case, allocation: Allocation, size: int) -> Values:
 def _inputs(case: Case, output: Allocation, limit: int) -> dict[str, Array]:
     workload, contents = case.oracle.workload, case.reference.inputs.contents
     return {
-        parameter_name(workload, other): sample(stored(contents[other.index], other.element), limit)
+        workload.name_of(other): sample(stored(contents[other.index], other.element), limit)
         for other in workload.allocations
         if other.index != output.index
         and other.role != "out"

@@ -18,7 +18,6 @@ from cudaops.gates.accuracy import (
     BufferAccuracy,
     buffer_accuracy,
     exact_accuracy,
-    parameter_name,
 )
 from cudaops.gates.negative_controls import (
     ELEMENT_BITS,
@@ -170,9 +169,7 @@ def _accuracies(case: Case, ran: Ran, policy: Policy) -> dict[str, BufferAccurac
     workload = case.oracle.workload
     judge = exact_accuracy if case.exact else buffer_accuracy
     return {
-        parameter_name(workload, a): judge(
-            a, parameter_name(workload, a), ran, case.reference, policy
-        )
+        workload.name_of(a): judge(a, workload.name_of(a), ran, case.reference, policy)
         for a in workload.allocations
         if a.role != "in"
     }

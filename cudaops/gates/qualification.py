@@ -19,7 +19,6 @@ from cudaops.domain.judgement import Control, ControlName, OutputStatistics, Pol
 from cudaops.domain.workload import FLOATING, Workload
 from cudaops.executors.arrays import Array, element_count, stored
 from cudaops.executors.base import InputSet
-from cudaops.gates.accuracy import parameter_name
 from cudaops.gates.negative_controls import (
     MAKERS,
     OPERANDS,
@@ -125,7 +124,7 @@ def qualify(oracles: Sequence[Oracle], policy: Policy, rerun: Rerun | None = Non
 
 def _output_names(oracles: Sequence[Oracle]) -> tuple[str, ...]:
     names = [
-        parameter_name(oracle.workload, a)
+        oracle.workload.name_of(a)
         for oracle in oracles
         for a in oracle.workload.allocations
         if a.role != "in"

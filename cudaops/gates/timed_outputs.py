@@ -15,7 +15,7 @@ from cudaops.domain.execution import MEASURED, Measurement, Ran, TimedOutput, Ti
 from cudaops.domain.judgement import Comparison, Gate, Policy
 from cudaops.domain.workload import Allocation
 from cudaops.executors.compare import same_contents, same_rows
-from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, parameter_name
+from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy
 from cudaops.gates.clocks import LAUNCH_GAP_US
 from cudaops.gates.correctness import in_any_order
 from cudaops.sandbox.oracle import Oracle, Reference, timed_references
@@ -160,7 +160,7 @@ def _wrong(
 
 def _accuracy(side: _Side, a: Allocation, ran: Ran, reference: Reference) -> BufferAccuracy:
     """Of one buffer; in any order where the author's own kernel leaves it in several."""
-    name = parameter_name(side.oracle.workload, a)
+    name = side.oracle.workload.name_of(a)
     found = buffer_accuracy(a, name, ran, reference, side.policy)
     if found.passed:
         return found

@@ -113,30 +113,51 @@ def confirm_reproduces(
     be judged.
     """
     contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
-    ran = executor.run(
-        baseline,
-        workload,
-        baseline_plan(workload),
-        InputSet(contents=contents),
-        folder,
-        timeout_s=timeout_s,
-    )
-    if isinstance(ran, Misbehaved):
-        raise InputError(
-            f"the captured launch of {workload.callee} does not run on its own ({ran.message}): "
-            "the kernel reads memory that could not be captured"
-        )
+
+    def run(place: Path) -> Ran:
+        ran = executor.run(
+            baseline, workload, baseline_plan(workload), InputSet(contents=contents), place,
+            timeout_s=timeout_s,
+        )  # fmt: skip
+        if not isinstance(ran, Misbehaved):
+            return ran
+        does = f"the captured launch of {workload.callee} does not run on its own ({ran.message})"
+        if ran.what == "out_of_bounds":
+            raise InputError(
+                f"{does}: the author's kernel is out of bounds, or follows a pointer that was not "
+                "captured"
+            )
+        raise InputError(f"{does}: the kernel reads memory that could not be captured")
+
+    ran = run(folder)
     for allocation in workload.allocations:
-        gap = _gap(ran, workload, allocation)
         after = Path(workload.folder) / allocation.after
+        gap = _gap(ran, workload, allocation)
         if gap is None or not _is_another(gap):
             continue
         if not same_rows(allocation, ran.outputs[allocation.index], after):
-            raise InputError(
-                f"the captured launch of {workload.callee} gives another result when run again "
-                f"(buffer {allocation.index}, relative difference {gap.relative_l2:.1e}): "
-                "the kernel depends on memory or an order that could not be captured"
-            )
+            again = _gap(run(folder / "again"), workload, allocation)
+            raise InputError(_not_repeated(workload, allocation, gap, again))
+
+
+def _not_repeated(
+    workload: Workload, allocation: Allocation, gap: Distance, again: Distance | None
+) -> str:
+    """What it means that a launch left something else than was captured, `gap` and `again` apart
+    from it."""
+    name = workload.name_of(allocation)
+    if again is None or again != gap:
+        return (
+            f"the author's kernel {workload.callee} gives another result each time it runs: "
+            f"`{name}` differs by {gap.relative_l2:.1e} from one run of the same launch to the "
+            "next (a race, or atomics whose order decides), so that no rewrite can be held "
+            "against it; `cudaops profile` says what limits it"
+        )
+    return (
+        f"the captured launch of {workload.callee} gives another result when run again (`{name}`, "
+        f"relative difference {gap.relative_l2:.1e}): the kernel depends on memory or an order "
+        "that could not be captured"
+    )
 
 
 def _gap(ran: Ran, workload: Workload, allocation: Allocation) -> Distance | None:

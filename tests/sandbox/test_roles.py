@@ -33,3 +33,13 @@ def test_another_order_of_the_same_elements_is_the_same_result(
     write_array(after, np.where(np.arange(values.size) == 40, 0, values), written.element)
     with pytest.raises(InputError, match="gives another result when run again"):
         confirm("changed")
+
+
+def test_a_kernel_that_differs_from_run_to_run_is_called_that(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    bench = opened(cpu_executor, tmp_path, EACH.replace("BODY", "a[i] + (float)clock64()"))
+    workload = bench.workloads[0]
+    baseline = bench.compiled_baseline(workload)
+    with pytest.raises(InputError, match="gives another result each time it runs: `b` differs"):
+        confirm_reproduces(cpu_executor, baseline, workload, tmp_path / "confirm", TIMEOUT_S)

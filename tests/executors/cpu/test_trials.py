@@ -15,7 +15,7 @@ from tests.executors.cases import before, compiled, vector_case
 HALVES = """
 __global__ void halves(const float* a, float* b) {
   float sum = 0;
-  for (int k = 0; k < 4000; ++k) sum += a[threadIdx.x] / 8000;
+  for (int k = 0; k < 20000; ++k) sum += a[threadIdx.x] / 40000;
   b[threadIdx.x] = sum;
 }
 """
