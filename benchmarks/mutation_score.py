@@ -435,7 +435,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--program-seconds", type=float, default=240.0)
-    parser.add_argument("--timeout", type=float, default=20.0, help="seconds of one run")
+    parser.add_argument("--timeout", type=float, default=60.0, help="seconds of one run")
     parser.add_argument("--out", type=Path, default=Path("runs/mutation"))
     for word in ("--one", "--name", "--argv"):  # of the process of one program
         parser.add_argument(word, help=argparse.SUPPRESS)

@@ -197,7 +197,7 @@ def brief_with(
             memory_text=memory_text,
             patterns_text=patterns_text,
             allow_libraries=options.policy.allow_libraries,
-            allow_ptx=options.policy.allow_ptx,
+            allow_ptx=bench.policy.allow_ptx,
             allow_precision=options.policy.allow_precision,
             includes=ALLOWED_INCLUDES,
             tool_calls=TOOL_CALLS,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cudaops.domain.program import Program
 from cudaops.program.hygiene_items import Problem
-from cudaops.program.lexing import plain_text
-from cudaops.program.outline import Outline
+from cudaops.program.lexing import byte_text, plain_text
+from cudaops.program.outline import Outline, outline
 from cudaops.program.ptx_asm import asm_statements
 from cudaops.program.ptx_text import AsmError
 
@@ -34,6 +35,16 @@ def assembly(facts: Outline) -> Assembly:
         elif not _in_device_code(facts, one.start):
             problems.append((one.start, "inline PTX outside of a device function"))
     return Assembly(frozenset(read), tuple(problems))
+
+
+def has_ptx(program: Program) -> bool:
+    """Whether the author's own device code has inline PTX."""
+    for file in program.files:
+        if "asm" in file.text:
+            facts = outline(byte_text(file.text))
+            if any(_in_device_code(facts, at) for at in assembly(facts).read):
+                return True
+    return False
 
 
 def _in_device_code(facts: Outline, at: int) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cudaops.program.hygiene import check_source
+from cudaops.program.hygiene_ptx import has_ptx
+from tests.executors.cuda.gpu_builds import program_of
 
 KERNEL = "__global__ void k(float* p) { p[threadIdx.x] = 1.0f; }\n"
 
@@ -156,3 +158,11 @@ def test_refused(case: str) -> None:
 def test_words_in_strings_and_comments_are_no_code() -> None:
     text = '// int main() { asm("x"); }\n__device__ const char* text() { return "<<<asm>>>"; }\n'
     assert check_source(text + KERNEL) == ()
+
+
+def test_ptx_is_the_authors_where_it_stands_in_device_code() -> None:
+    asm = 'asm volatile("prefetch.global.L2 [%0];" :: "l"(p));'
+    device = f"__device__ void ahead(const float* p) {{ {asm} }}\n"
+    assert has_ptx(program_of(device + KERNEL))
+    for other in (KERNEL, f"// {device}" + KERNEL, 'void host() { asm("nop"); }\n' + KERNEL):
+        assert not has_ptx(program_of(other))
