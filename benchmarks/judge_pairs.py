@@ -39,8 +39,6 @@ from cudaops.settings import load_settings
 ANY_SPEED = 0.001
 SPEED = ("speedup", "remeasured", "clocks")
 """Gates at which an honest rewrite may end: it need not be faster here."""
-LIMIT_S = 240.0
-"""Of one pair."""
 DEVICE = "A10"
 _KERNEL = re.compile(r"(?:--kernel (\S+)\s*)?(?:--\s+)?(.*)")
 
@@ -102,7 +100,7 @@ def judge(folder: Path, executor: str) -> dict[str, Any]:
     return row
 
 
-def judged(pair: Pair, executor: str, gpu: int, left_s: float) -> dict[str, Any]:
+def judged(pair: Pair, executor: str, gpu: int, limit_s: float) -> dict[str, Any]:
     """The same in a process of its own, on one GPU."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu), "CUDAOPS_MEMORY": "off"}
     command = [sys.executable, "-m", "benchmarks.judge_pairs", "--one", str(pair.folder)]
@@ -110,7 +108,7 @@ def judged(pair: Pair, executor: str, gpu: int, left_s: float) -> dict[str, Any]
     try:
         done = subprocess.run(
             [*command, "--executor", executor],
-            capture_output=True, text=True, timeout=min(LIMIT_S, left_s), env=environment,
+            capture_output=True, text=True, timeout=limit_s, env=environment,
             cwd=Path(__file__).parents[1], check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -130,6 +128,7 @@ def main() -> int:
     parser.add_argument("--executor", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--gpus", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--each", type=float, default=400.0, help="seconds for one")
     parser.add_argument("--seconds", type=float, default=3600.0, help="for all of them")
     parser.add_argument("--out", type=Path, default=Path("pairs.jsonl"))
     options = parser.parse_args()
@@ -144,7 +143,7 @@ def main() -> int:
     rows, others = 0, []
     ended = run_all(
         pairs,
-        lambda pair, gpu, left_s: judged(pair, options.executor, gpu, left_s),
+        lambda pair, gpu, left_s: judged(pair, options.executor, gpu, min(options.each, left_s)),
         at_once=options.jobs, gpus=options.gpus, seconds=options.seconds,
     )  # fmt: skip
     with options.out.open("w") as out:
