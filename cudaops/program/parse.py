@@ -35,7 +35,7 @@ from cudaops.program.outline import (
     outline,
     space_aliases,
 )
-from cudaops.program.overloads import told_apart
+from cudaops.program.overloads import sharing_names, told_apart
 from cudaops.program.signature import read_parameters, read_template_parameters
 
 MAX_BYTES = 5_000_000
@@ -123,6 +123,7 @@ def parse_files(
     read = [facts for facts in everything if facts.path not in beside]
     made = kernel_macros([facts.lexed for facts in everything])
     kernels = told_apart([k for facts in read for k in facts.kernels(made)])
+    kernels = sharing_names(kernels, [facts.outline for facts in read])
     names = {k.plain_name for k in kernels}
     sites: list[LaunchSite] = []
     for facts in everything:

@@ -380,3 +380,12 @@ def test_where_parameters_stand_and_whose_a_kernel_is(tmp_path: Path) -> None:
     assert not is_local(own.image, "_Z4barev")
     with pytest.raises(SandboxUnavailable, match="does not say what parameters none has"):
         kernel_parameters(own.image, "none")
+
+
+@pytest.mark.parametrize("beside", ["float *copy(const float *a, int n);", "void copy(float);"])
+def test_a_kernel_is_built_whose_name_functions_of_the_host_have(
+    tmp_path: Path, beside: str
+) -> None:
+    text = f"{beside}\n__global__ void copy();\n{COPY}"
+    module = built(GpuBuilder(tmp_path, "sm_86").unit(unit_of(text, "copy"), draft=False))
+    assert [one.entry for one in module.launchables] == [BASELINE_ENTRY]
