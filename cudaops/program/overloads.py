@@ -23,7 +23,7 @@ from cudaops.program.lexing import (
     plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline, outline
+from cudaops.program.outline import Item, Outline, constraint_end, outline
 from cudaops.program.signature import read_parameters
 
 _POINTER = "cudaops_pointer_type"
@@ -277,6 +277,7 @@ class Probes:
     def _probe(self, facts: Outline, item: Item, kernel: Kernel, *, registers: bool) -> str:
         signature = _signature(facts, item)
         header = "" if signature.template is None else f"template <{signature.template}> "
+        header += _condition(facts, item)
         result = _result(facts, item)
         # A word alone is `void`, or a macro of the author's that has `__global__` in it too.
         condition = f", {result}" if item.template is not None and "<" in result else ""
@@ -358,10 +359,22 @@ def _is_cut(facts: Outline, item: Item) -> bool:
     return any(first <= d.start < last for d in facts.lexed.directives)
 
 
+def _condition(facts: Outline, item: Item) -> str:
+    """What stands between its template header and its type: `requires C<T> `, and a word that keeps
+    `::` of the type from it."""
+    if item.template is None:
+        return ""
+    first = item.template[1] + 1
+    words = facts.tokens[first : constraint_end(facts.tokens, first)]
+    return one_line(facts.lexed, words[0].start, words[-1].end) + " extern " if words else ""
+
+
 def _result(facts: Outline, item: Item) -> str:
     """Its type as written: of a template it may be a condition."""
     assert item.parameters is not None
-    at = item.first if item.template is None else item.template[1] + 1
+    at = item.first
+    if item.template is not None:
+        at = constraint_end(facts.tokens, item.template[1] + 1)
     name = item.parameters[0] - 1
     kept = []
     while at < name:
