@@ -67,6 +67,8 @@ class Kernel(Record):
     text: str
     """The definition as written, template header and attributes included."""
     uses_dynamic_shared: bool = False
+    shares_name: bool = False
+    """Whether functions that are no kernels of the program have its qualified name too."""
 
     @property
     def plain_name(self) -> str:
@@ -77,6 +79,11 @@ class Kernel(Record):
     def is_overloaded(self) -> bool:
         """Whether another kernel has the same qualified name."""
         return "(" in self.name
+
+    @property
+    def needs_types(self) -> bool:
+        """Whether its name alone means several functions."""
+        return self.is_overloaded or self.shares_name
 
     @property
     def full_names(self) -> tuple[str, str]:

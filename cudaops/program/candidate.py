@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
+from cudaops.domain.program import SourceFile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.dialect import (
     dialect_edits,
@@ -25,15 +27,18 @@ Dialect = Literal["gcc", "cuda"]
 spelled its way. `cuda`: nvcc or NVRTC, who read them as the author wrote them."""
 
 
-def candidate_text(rewrite: Rewrite, *, dialect: Dialect = "gcc") -> str:
+def candidate_text(
+    rewrite: Rewrite, *, dialect: Dialect = "gcc", beside: Sequence[SourceFile] = ()
+) -> str:
     """A rewrite as an executor compiles it, in `namespace cudaops_candidate`.
 
     Includes stand above it. Tune names and every macro that the text defines are in force inside
     only; names that meant something outside mean the same after it. `#line` makes compiler
-    messages name `candidate.cu` and the rewrite's own lines.
+    messages name `candidate.cu` and the rewrite's own lines. `beside`: the author's files, whose
+    dynamic shared memory outside of functions the rewrite may name, and g++ has inside of them.
     """
     lexed = lex(byte_text(rewrite.source))
-    edits = _gcc_edits(rewrite) if dialect == "gcc" else []
+    edits = _gcc_edits(rewrite, beside) if dialect == "gcc" else []
     edits += body_edits(lexed, frozenset(rewrite.values()))
     body = plain_text(apply_edits(lexed.text, disjoint(edits)))
     return (
@@ -44,11 +49,13 @@ def candidate_text(rewrite: Rewrite, *, dialect: Dialect = "gcc") -> str:
     )
 
 
-def _gcc_edits(rewrite: Rewrite) -> list[Edit]:
+def _gcc_edits(rewrite: Rewrite, beside: Sequence[SourceFile]) -> list[Edit]:
     facts = outline(byte_text(rewrite.source))
     holes = without_shared_globals(facts)
     edits = dialect_edits(facts.lexed, macro_names(facts.lexed))
-    edits += shared_global_edits(facts, shared_globals(facts))
+    theirs = (outline(byte_text(file.text)) for file in beside)
+    known = [shared for one in (*theirs, facts) for shared in shared_globals(one)]
+    edits += shared_global_edits(facts, known)  # of two with one name the rewrite's own is meant
     return [*holes, *(e for e in edits if not any(h.start <= e.start < h.end for h in holes))]
 
 

@@ -147,7 +147,7 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
     files = tuple((f.path, joined(f.text)) for f in program.files)
     instance = callee if is_template else None
     flags = tuple(preprocessor_words(program.code_options))
-    place = (kernel.file, kernel.start_byte, kernel.end_byte) if kernel.is_overloaded else None
+    place = (kernel.file, kernel.start_byte, kernel.end_byte) if kernel.needs_types else None
     name = kernel.qualified_name
     found = _form_or_why_not(files, program.main_path, name, place, instance, flags)
     if isinstance(found, str):

@@ -165,6 +165,39 @@ def declarators(tokens: Sequence[Token], item: Item) -> list[int]:
     return found
 
 
+def constraint_end(tokens: Sequence[Token], at: int) -> int:
+    """Index after the `requires` clause that begins at `at`; `at` itself where none does."""
+
+    def text(index: int) -> str:
+        return tokens[index].text if index < len(tokens) else ""
+
+    joins: tuple[str, ...] = ("requires",)
+    while text(at) in joins:
+        joins = ("&&", "||")
+        at += 1
+        if text(at) == "requires":  # an expression: its parameters, what must be possible with them
+            at += 1
+            at = closing(tokens, at) + 1 if text(at) == "(" else at
+            at = closing(tokens, at) + 1
+        elif text(at) == "(":
+            at = closing(tokens, at) + 1
+        else:
+            at = _after_name(tokens, at + (text(at) == "::"))
+    return at
+
+
+def _after_name(tokens: Sequence[Token], at: int) -> int:
+    """Index after `std::is_same<T, U>::value`."""
+    while at + 1 < len(tokens):
+        at += 1
+        if tokens[at].text == "<":
+            at = (closing_angle(tokens, at) or at) + 1
+        if at >= len(tokens) or tokens[at].text != "::":
+            break
+        at += 1
+    return at
+
+
 def _next_name(tokens: Sequence[Token], at: int, end: int) -> int | None:
     """Past `*`, `&` and qualifiers."""
     while at < end and tokens[at].text in ("*", "&", "const", "volatile", "__restrict__"):
@@ -266,13 +299,13 @@ class _Reader:
         )  # fmt: skip
 
     def _template(self, at: int) -> tuple[int, tuple[int, int] | None]:
-        """Index after the template headers and the innermost header."""
+        """Index after the template headers with their conditions, and the innermost header."""
         header = None
         while self.text(at) == "template" and self.text(at + 1) == "<":
             close = closing_angle(self.tokens, at + 1)
             if close is None:
                 break
-            header, at = (at + 1, close), close + 1
+            header, at = (at + 1, close), constraint_end(self.tokens, close + 1)
         return at, header
 
     def _extent(self, at: int, end: int) -> tuple[int, tuple[int, int] | None, int]:
@@ -281,6 +314,8 @@ class _Reader:
         seen_call = seen_equal = seen_colon = False
         index = at
         while index < end:
+            if head_end is None:  # a condition may hold braces
+                index = constraint_end(self.tokens, index)
             text = self.text(index)
             if text == ";":
                 return index + 1, None, index if head_end is None else head_end

@@ -1,4 +1,4 @@
-"""Kernels that share a qualified name and differ in their parameters.
+"""Kernels that share a qualified name with others, or with functions that are no kernels.
 
 Which one a launch means is the compiler's to say: beside each kernel a function is declared that
 takes the same and gives back a type that says which it is (`probe`), and a program that is run asks
@@ -23,7 +23,7 @@ from cudaops.program.lexing import (
     plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline, outline
+from cudaops.program.outline import Item, Outline, constraint_end, outline
 from cudaops.program.signature import read_parameters
 
 _POINTER = "cudaops_pointer_type"
@@ -130,6 +130,28 @@ def told_apart(kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
     )
 
 
+def sharing_names(kernels: Sequence[Kernel], outlines: Sequence[Outline]) -> tuple[Kernel, ...]:
+    """The kernels, with `shares_name` set: beside a function of the host or the device, or a kernel
+    that is declared with other parameters and never defined."""
+    own = defaultdict[str, list[list[str]]](list)
+    for kernel in kernels:
+        own[kernel.qualified_name].append(_words(signature_of(kernel)))
+    shared = {
+        item.qualified_name
+        for facts in outlines
+        for item in facts.items
+        if item.qualified_name in own
+        and item.kind in ("function", "declaration")
+        and item.parameters is not None
+        and not item.is_kernel
+        and _words(_signature(facts, item)) not in own[item.qualified_name]
+    }
+    return tuple(
+        k.model_copy(update={"shares_name": True}) if k.qualified_name in shared else k
+        for k in kernels
+    )
+
+
 def not_told_apart(kernels: Sequence[Kernel]) -> list[str]:
     """Names that several kernels have whose launches are not told apart: specialisations beside
     their template, and templates that differ in their conditions alone."""
@@ -157,8 +179,8 @@ def _with_types(kernel: Kernel) -> str:
 
 
 def pointer_type(kernel: Kernel) -> str:
-    """Text behind the program, by which `address` names an overloaded kernel; empty for another."""
-    if not kernel.is_overloaded:
+    """Text behind the program, by which `address` names a kernel; empty where its name does."""
+    if not kernel.needs_types:
         return ""
     signature = signature_of(kernel)
     header = "" if signature.template is None else f"template <{signature.template}> "
@@ -170,7 +192,7 @@ def pointer_type(kernel: Kernel) -> str:
 
 def address(kernel: Kernel, callee: str) -> str:
     """What a kernel's address is written as, of this instance where it is a template."""
-    if not kernel.is_overloaded:
+    if not kernel.needs_types:
         return f"&{callee}"
     spaces = kernel.qualified_name.split("::")[:-1]
     arguments = f"<{callee.partition('<')[2]}" if kernel.template_parameters else ""
@@ -180,7 +202,7 @@ def address(kernel: Kernel, callee: str) -> str:
 
 def exact_address(kernel: Kernel, signature: Signature, callee: str) -> str:
     """The same where the types are written out, as they may be beside the kernel."""
-    if not kernel.is_overloaded:
+    if not kernel.needs_types:
         return f"&{callee}"
     return f"static_cast<void (*)({signature.types})>(&{callee})"
 
@@ -192,7 +214,7 @@ class Probes:
         self, kernels: Sequence[Kernel], outlines: dict[str, Outline], unclear: Iterable[str] = ()
     ) -> None:
         """`unclear`: plain names of templates whose instance no text tells at some launch."""
-        overloaded = {k.plain_name for k in kernels if k.is_overloaded}
+        overloaded = {k.plain_name for k in kernels if k.needs_types}
         special = {k.plain_name for k in kernels if _is_specialisation(k)}
         asked = overloaded.union(unclear) - special
         self.kernels = {name: [k for k in kernels if k.plain_name == name] for name in asked}
@@ -245,12 +267,17 @@ class Probes:
         if _is_cut(facts, item):
             return None
         mine = _words(_signature(facts, item))
-        named = (k for k in self.kernels[item.name] if k.qualified_name == item.qualified_name)
-        return next((k for k in named if _words(signature_of(k)) == mine), None)
+        named = [k for k in self.kernels[item.name] if k.qualified_name == item.qualified_name]
+        spelled = next((k for k in named if _words(signature_of(k)) == mine), None)
+        if spelled is None and len(named) == 1:  # the same types may have other names there
+            count = len(read_parameters(parameters_of(facts, item)))
+            return named[0] if len(named[0].parameters) == count else None
+        return spelled
 
     def _probe(self, facts: Outline, item: Item, kernel: Kernel, *, registers: bool) -> str:
         signature = _signature(facts, item)
         header = "" if signature.template is None else f"template <{signature.template}> "
+        header += _condition(facts, item)
         result = _result(facts, item)
         # A word alone is `void`, or a macro of the author's that has `__global__` in it too.
         condition = f", {result}" if item.template is not None and "<" in result else ""
@@ -332,10 +359,22 @@ def _is_cut(facts: Outline, item: Item) -> bool:
     return any(first <= d.start < last for d in facts.lexed.directives)
 
 
+def _condition(facts: Outline, item: Item) -> str:
+    """What stands between its template header and its type: `requires C<T> `, and a word that keeps
+    `::` of the type from it."""
+    if item.template is None:
+        return ""
+    first = item.template[1] + 1
+    words = facts.tokens[first : constraint_end(facts.tokens, first)]
+    return one_line(facts.lexed, words[0].start, words[-1].end) + " extern " if words else ""
+
+
 def _result(facts: Outline, item: Item) -> str:
     """Its type as written: of a template it may be a condition."""
     assert item.parameters is not None
-    at = item.first if item.template is None else item.template[1] + 1
+    at = item.first
+    if item.template is not None:
+        at = constraint_end(facts.tokens, item.template[1] + 1)
     name = item.parameters[0] - 1
     kept = []
     while at < name:

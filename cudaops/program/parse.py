@@ -35,7 +35,7 @@ from cudaops.program.outline import (
     outline,
     space_aliases,
 )
-from cudaops.program.overloads import told_apart
+from cudaops.program.overloads import sharing_names, told_apart
 from cudaops.program.signature import read_parameters, read_template_parameters
 
 MAX_BYTES = 5_000_000
@@ -56,7 +56,7 @@ def load_program(
     headers = _Headers(folders=own_folders(compilation))
     _collect(path.resolve(), read_source(path) + host, found, external, headers)
     if not any("__global__" in text or "<<<" in joined(text) for text in found.values()):
-        raise InputError(f"{path}: no CUDA in it (no `__global__`, no `<<<`); is it a .cu file?")
+        raise InputError(_without_cuda(path, len(found)))
     if sum(len(t) for t in found.values()) > MAX_BYTES:
         raise InputError(f"{path}: larger than 5 MB with its local includes; reduce it first")
     root = Path(os.path.commonpath([p.parent for p in found]))
@@ -66,6 +66,15 @@ def load_program(
     program = program.model_copy(update={"compilation": compilation, "options": options})
     require_runnable(path, program)
     return program
+
+
+def _without_cuda(path: Path, files: int) -> str:
+    """Why nothing of a program of so many files runs on a GPU."""
+    read = " nor in what it includes" if files > 1 else ""
+    instead = "is it a .cu file?"
+    if path.suffix == ".cu":
+        instead = "nothing of it runs on a GPU, so there is nothing to make faster"
+    return f"{path}: no CUDA in it{read} (no `__global__`, no `<<<`); {instead}"
 
 
 def load_kernels(path: Path) -> Program:
@@ -123,6 +132,7 @@ def parse_files(
     read = [facts for facts in everything if facts.path not in beside]
     made = kernel_macros([facts.lexed for facts in everything])
     kernels = told_apart([k for facts in read for k in facts.kernels(made)])
+    kernels = sharing_names(kernels, [facts.outline for facts in read])
     names = {k.plain_name for k in kernels}
     sites: list[LaunchSite] = []
     for facts in everything:

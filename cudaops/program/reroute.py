@@ -86,7 +86,7 @@ def kernel_registrations(program: Program) -> list[str]:
     tokens = [t for file in program.files for t in lex(byte_text(file.text)).tokens]
     found = []
     for k in program.kernels:
-        if names[k.name] > 1 or k.is_overloaded:
+        if names[k.name] > 1 or k.needs_types:
             continue
         given: list[tuple[str, ...]] = [()]
         if k.template_parameters:
@@ -124,7 +124,7 @@ class _Rewriter:
         self.sites = {(s.file, s.start_byte): s for s in program.launches}
         self.overloads = Counter(k.plain_name for k in program.kernels)
         self.templates = {
-            k.name for k in program.kernels if k.template_parameters and not k.is_overloaded
+            k.name for k in program.kernels if k.template_parameters and not k.needs_types
         }
         self.probes = Probes(program.kernels, self.outlines, self._unclear())
         self.directed = any(_USING_NAMESPACE.search(raw) for raw in raws.values())
@@ -170,7 +170,7 @@ class _Rewriter:
         parts = _geometry(launch, lexed)
         callee = one_line(lexed, *launch.callee)
         kernel = self._kernel(launch.name)
-        plain = kernel is not None and not kernel.template_parameters
+        plain = kernel is not None and not (kernel.template_parameters or kernel.shares_name)
         if plain and self.overloads[launch.name] == 1:
             started = f".of({callee})"
         else:
@@ -276,7 +276,10 @@ class _Rewriter:
 
     def _instance(self, site: LaunchSite, launch: Launch) -> str | None:
         """The one instance that a launch means, where clang can tell."""
+        kernel = self._kernel(site.kernel)
         if launch.directive is not None or self.overloads[site.kernel] > 1:
+            return None
+        if kernel is not None and kernel.shares_name:
             return None
         found = {
             one.callee

@@ -236,15 +236,19 @@ class ProgramCapture:
             return failed.placed
         if hint or self.program.build is not None or self.executor.name != "cpu":
             return failed.placed + must + hint
+        lacking = _UNKNOWN.search(failed.message)
+        hint = "" if lacking is None else _only_nvcc_has(f"{lacking[2]}::{lacking[1]}")
         major, minor = device_named(self.executor.device).compute_capability
         try:
             refused = refused_by_nvcc(self.program, f"sm_{major}{minor}")
         except PrerequisiteError:
-            return failed.placed + must
+            return failed.placed + must + hint
         if refused is not None and _MISSING.search(refused.message):
             return failed.placed + must  # a toolkit without a header that we have knows less
         if refused is not None:
             return f"nvcc: {refused.placed}{must}"
+        if hint:
+            return failed.placed + must + hint
         kept = self.folder / "not-compiled"
         write_texts(kept, {**program_source(self.program).files, "log.txt": failed.log})
         return (
@@ -303,18 +307,26 @@ _OF_THE_TOOLKIT = re.compile(
     rf"(?:(?:thrust|cub|cutlass|cute|cuda|nv)/[\w/]+(?:\.\w+)?|{LIBRARY}\.h)"
 )
 _MISSING = re.compile(r"([\w/.-]+): No such file")
+_UNKNOWN = re.compile(
+    r"`(\w+)` (?:in namespace|is not a member of) "
+    r"`((?:thrust|cub|cutlass|cute|cuda|nvcuda|nv|cooperative_groups)(?:::\w+)*)`"
+)
+"""What g++ says of a name that a header of the toolkit has and ours of that name has not."""
 
 
 _STATED = re.compile(r"on the cpu executor|use --executor cuda")
 """In what our headers say of what a processor has no meaning for."""
 
 
+def _only_nvcc_has(what: str) -> str:
+    return f": the `cpu` executor is without {what}, nvcc has it (--executor cuda, on a GPU)"
+
+
 def _elsewhere(executor: Executor, program: Program, message: str) -> str:
     """Where what a program lacks is found, and which option says so."""
     missing = _MISSING.search(message)
     if missing is not None and _OF_THE_TOOLKIT.fullmatch(missing[1]):
-        has = f"the `cpu` executor is without {missing[1]}, nvcc has it (--executor cuda, on a GPU)"
-        return f": {has}" if executor.name == "cpu" else ""
+        return _only_nvcc_has(missing[1]) if executor.name == "cpu" else ""
     if program.build is not None:
         return ""
     if missing is not None:

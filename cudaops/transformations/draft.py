@@ -374,6 +374,8 @@ class Draft:
             raise NotUnderstood(f"no function {name} of the program")
         if function.where.file == FILE:
             return self
+        if not name.isidentifier():
+            raise NotUnderstood(f"{name} has no other name, and two are ambiguous")
         *namespaces, spelled = function.qualified_name.split("::")
         text = self.program.file(function.where.file).text
         facts = outline(byte_text(text))

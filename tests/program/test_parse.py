@@ -306,7 +306,7 @@ def _write(folder: Path, data: bytes) -> Path:
         (b"", "is empty"),
         (b"  \n", "is empty"),
         (b"\x7fELF\0\0", "is a binary file"),
-        (b"int main() { return 0; }", "is it a .cu file?"),
+        (b"int main() { return 0; }", "no CUDA in it (no `__global__`, no `<<<`); nothing of it"),
         (b"__global__ void k(); int main() {}", "no kernel in it"),
         (b"__global__ void k() {} int main() {}", "no kernel is launched"),
         (b"__global__ void k() {}\nvoid f() { k<<<1, 1>>>(); }", "no `main` function"),
@@ -318,6 +318,37 @@ def test_bad_input(data: bytes, message: str, tmp_path: Path) -> None:
         load_program(_write(tmp_path, data))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_program_without_cuda_in_all_that_it_includes(tmp_path: Path) -> None:
+    (tmp_path / "sum.h").write_text("inline int sum(int a, int b) { return a + b; }\n")
+    main = tmp_path / "main.cpp"
+    main.write_text('#include "sum.h"\nint main() { return sum(0, 0); }\n')
+    with pytest.raises(InputError, match=r"nor in what it includes .*; is it a .cu file"):
+        load_program(main)
+
+
+def test_functions_that_have_a_kernels_name_too() -> None:
+    text = (
+        "__global__ void k();\n__global__ void once(const float *a, unsigned n);\n"
+        "void host(float *x) {}\n__global__ void host(float *x, int n) {}\n"
+        "__global__ void k(int n) {}\n__global__ void once(const float* b, unsigned n = 1) {}\n"
+        "namespace other { void once(int); }\n"
+    )
+    program = parse_files("k", (SourceFile(path="k.cu", text=text),))
+    assert [k.name for k in program.kernels] == ["host", "k", "once"]
+    assert [k.name for k in program.kernels if k.shares_name] == ["host", "k"]
+
+
+def test_braces_in_a_condition_are_no_body() -> None:
+    text = (
+        "template <typename T> requires requires(T a) { a + a; } && (sizeof(T) == 4)\n"
+        "__global__ void k(T *x) { *x = 1; }\n"
+        "template <typename T> __global__ void after(T *x) requires std::same_as<T, int> {}\n"
+    )
+    program = parse_files("k", (SourceFile(path="k.cu", text=text),))
+    assert [k.name for k in program.kernels] == ["k", "after"]
+    assert program.kernels[0].text.endswith("{ *x = 1; }")
 
 
 def test_missing_file_and_folder(tmp_path: Path) -> None:

@@ -149,6 +149,17 @@ def test_shared_memory_outside_of_functions_moves_into_its_users() -> None:
     assert text.startswith(" ")
 
 
+def test_a_rewrite_may_name_the_authors_shared_memory_outside_of_functions() -> None:
+    theirs = SourceFile(path="a.h", text="extern __shared__ int s[];\nextern __shared__ int t[];\n")
+    source = (
+        "// @launch k grid=(1) block=(1) args=()\nextern __shared__ float t[];\n"
+        "__global__ void k() { s[0] = t[1]; }\n"
+    )
+    text = candidate_text(make_rewrite(source, "user", "t", "w"), beside=(theirs,))
+    both = "CUDAOPS_DYNAMIC_SHARED(int, s); CUDAOPS_DYNAMIC_SHARED(float, t);"
+    assert f"void k() {{ {both} {{ s[0] = t[1]; }} }}" in text
+
+
 def test_shared_memory_outside_of_functions_is_found_as_cpp_would() -> None:
     text = rerouted(
         "namespace n { extern __shared__ int s[];\n"

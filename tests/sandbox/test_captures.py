@@ -319,3 +319,29 @@ def test_where_a_header_is_that_is_not_there(
     assert "No such file" in str(refused.value)
     assert said in str(refused.value)
     assert ("cpu" in str(refused.value)) == bool(said)
+
+
+@pytest.mark.nvcc
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("cub::BlockLoad<int, 32, 1>", "the `cpu` executor is without cub::BlockLoad, nvcc has it"),
+        ("cub::BlockLode<int, 32, 1>", "nvcc: k.cu:3"),
+    ],
+)
+def test_which_executor_knows_a_name_of_a_library(
+    tmp_path: Path, kernels: Path, name: str, said: str
+) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text(
+        "#include <cub/cub.cuh>\n__global__ void k(int* p) {\n"
+        f"  typedef {name} Load;\n  int x[1];\n  Load().Load(p, x);\n  *p = x[0];\n}}\n"
+        "int main() { k<<<1, 32>>>(nullptr); }\n"
+    )
+    with pytest.raises(InputError) as refused:
+        open_workbench(
+            load_program(source), None, (), CpuExecutor("H200", kernels), BAR, tmp_path / "run",
+            sm_arch="sm_90", timeout_s=60.0,
+        )  # fmt: skip
+    assert said in str(refused.value)
+    assert "fault of cudaops" not in str(refused.value)

@@ -45,6 +45,23 @@ def test_a_function_of_the_author_is_copied_once(name: str, case: Callable[..., 
     one.same(again)
 
 
+OPERATORS = """
+__device__ float3 operator-(float3 a, float3 b) { return {a.x - b.x, a.y - b.y, a.z - b.z}; }
+__device__ float length(float3 a, float3 b) { float3 d = a - b; return fabsf(d.x) + fabsf(d.y); }
+__global__ void k(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = length(float3{x[i], 1, 0}, float3{1, x[i], 0});
+}"""
+
+
+def test_an_operator_stays_the_authors(case: Callable[..., Case]) -> None:
+    x = np.arange(50, dtype=np.float32)
+    one = case(OPERATORS, {"x": x, "y": x * 0, "n": 50}, grid=(2,), block=(32,))
+    with pytest.raises(NotUnderstood, match="ambiguous"):
+        one.draft.owned("operator-")
+    one.same(one.draft.owned("length"))
+
+
 def test_a_function_that_is_not_there(case: Callable[..., Case]) -> None:
     with pytest.raises(NotUnderstood):
         made(case).draft.owned("third")

@@ -344,7 +344,7 @@ def unit_source(unit: Unit) -> Source:
     lines += ["#include <cudaops/widen.h>"] if unit.widened else []
     lines.append(f'#include "{unit.program.main_path}"')
     if unit.rewrite is not None:
-        files = {**files, CANDIDATE: candidate_text(unit.rewrite)}
+        files = {**files, CANDIDATE: candidate_text(unit.rewrite, beside=unit.program.files)}
         lines.append(f'#include "{CANDIDATE}"')
         lines.append(f"namespace {NAMESPACE} {{")
         bound = bound_arguments(unit.program.kernel(unit.kernel), unit.callee)

@@ -17,6 +17,7 @@ from cudaops.domain.execution import Unit
 from cudaops.domain.program import Program
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.toolchain import INCLUDE as CPU_INCLUDE
+from cudaops.executors.cuda.toolchain import BROUGHT_ALONG
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments
@@ -78,7 +79,7 @@ def unit_source(unit: Unit) -> Source:
         files = {path: _double_literals(text) for path, text in files.items()}
         files |= {name: path.read_text("utf-8") for name, path in _WIDENED.items()}
         head = _widened_head(unit)
-    lines = [f'#include "{unit.program.main_path}"']
+    lines = [f"#include <{BROUGHT_ALONG}>", f'#include "{unit.program.main_path}"']
     if unit.rewrite is not None:
         files[CANDIDATE] = candidate_text(unit.rewrite, dialect="cuda")
         files.setdefault(CANDIDATE_FILE, unit.rewrite.source)  # for who follows the line table

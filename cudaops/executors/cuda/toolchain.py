@@ -115,10 +115,17 @@ def words_of_author(program: Program) -> tuple[str, ...]:
     return (*nvcc_words(program.code_options), *libraries, *program.compilation.nvcc_words)
 
 
+BROUGHT_ALONG = "cstdint"
+"""A header that programs get from others by the C++ library that their author has, and that later
+ones leave out (https://gcc.gnu.org/gcc-13/porting_to.html, header dependency changes). What
+recorded programs begin with includes it anyway."""
+
+
 def nvcc_command(
     nvcc: Path, source: Path, output: Path, sm_arch: str, extra: Sequence[str] = ()
 ) -> list[str]:
-    """`nvcc -O3 -arch=sm_86 -o OUT SOURCE`, static cudart, local headers found beside the source.
+    """`nvcc -O3 -arch=sm_86 -o OUT SOURCE`, static cudart, local headers found beside the source,
+    `BROUGHT_ALONG` before it.
 
     The wheels keep their libraries in `lib` where nvcc expects `lib64`: that folder is added.
     """
@@ -126,6 +133,8 @@ def nvcc_command(
         str(nvcc),
         "-O3",
         f"-arch={sm_arch}",
+        "-include",
+        BROUGHT_ALONG,
         "-cudart",
         "static",
         "-o",

@@ -18,7 +18,7 @@ from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.build import GpuBuilder
 from cudaops.executors.cuda.nvrtc import MAX_DEATHS, Compilation, Nvrtc
-from cudaops.executors.cuda.platform import Module
+from cudaops.executors.cuda.platform import Executable, Module
 from cudaops.executors.cuda.source import target_arch
 from cudaops.executors.cuda.symbols import (
     function_parameters,
@@ -380,3 +380,21 @@ def test_where_parameters_stand_and_whose_a_kernel_is(tmp_path: Path) -> None:
     assert not is_local(own.image, "_Z4barev")
     with pytest.raises(SandboxUnavailable, match="does not say what parameters none has"):
         kernel_parameters(own.image, "none")
+
+
+@pytest.mark.parametrize("beside", ["float *copy(const float *a, int n);", "void copy(float);"])
+def test_a_kernel_is_built_whose_name_functions_of_the_host_have(
+    tmp_path: Path, beside: str
+) -> None:
+    text = f"{beside}\n__global__ void copy();\n{COPY}"
+    module = built(GpuBuilder(tmp_path, "sm_86").unit(unit_of(text, "copy"), draft=False))
+    assert [one.entry for one in module.launchables] == [BASELINE_ENTRY]
+
+
+def test_names_of_a_header_that_others_brought_along(tmp_path: Path) -> None:
+    builder = GpuBuilder(tmp_path, "sm_86")
+    text = "struct Head { uint16_t magic; };\n__global__ void k(Head* h) { h->magic = 1; }"
+    built(builder.unit(unit_of(text, "k"), draft=False))
+    for recorded in (True, False):
+        made = builder.program(program_of(text), recorded=recorded)
+        assert isinstance(made, Executable)
