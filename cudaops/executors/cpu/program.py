@@ -89,6 +89,22 @@ class ProgramRunner:
         record = functools.partial(self._recorded, whole)
         return Recording(self.program, record, warm_ups).capture(kernel, folder)
 
+    def count_on_lockstep(self) -> InLockstep | None:
+        """The kernel in which lanes read, in shared memory, what other lanes of their warp write,
+        with nothing that puts the two in order; the first that is seen."""
+        with temporary_folder("cudaops-order-") as folder:
+            plain = self._child(folder, {"CUDAOPS_RECORD": "1"})
+            if not isinstance(plain, Child) or not plain.report.all("count"):
+                return None  # nothing launched: the checked build, which takes longer, is not made
+            ran = self._child(folder, {"CUDAOPS_CHECK": "order"}, "checked")
+        if not isinstance(ran, Child):
+            return None
+        known = {kernel.name for kernel in self.program.kernels}
+        for line in ran.report.all("unordered"):
+            if line[:2] == ("warp", "shared") and line[-1] in known:
+                return InLockstep(kernel=line[-1], memory="shared")
+        return None
+
     def _recorded(
         self, whole: bool, kernel: str | None, blobs: Path, room: int
     ) -> Child | CompileFailed | Misbehaved:
