@@ -144,9 +144,11 @@ class CpuExecutor:
         again in lockstep."""
         captured: CaptureOutcome = found
         if isinstance(found, Misbehaved) and found.what == "exit_code":
-            lockstep = self._program(program, argv, timeout_s).count_on_lockstep()
-            right = self._program(program, argv, timeout_s, lockstep)
-            captured = right.capture(kernel, folder, warm_ups=warm_ups) if lockstep else found
+            why = self._program(program, argv, timeout_s).why_wrong()
+            if isinstance(why, Misbehaved):
+                return why.model_copy(update={"message": f"{why.message}; {found.message}"})
+            right = self._program(program, argv, timeout_s, why)
+            captured = right.capture(kernel, folder, warm_ups=warm_ups) if why else found
         if not isinstance(captured, Captured) or not captured.workloads:
             return found
         order = order_of(self, program, captured, folder, timeout_s)

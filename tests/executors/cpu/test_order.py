@@ -83,6 +83,19 @@ def test_a_program_that_finds_itself_wrong_is_captured_in_lockstep(
         assert "exits with code 3" in outcome.message
 
 
+def test_a_program_that_finds_itself_wrong_is_told_of_an_access_outside(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    main = VECTOR_MAIN.replace("LAUNCH", LAUNCH) + "return 3;"
+    kernels = REDUCTION.replace("s[t] = i < n", "s[t + 140] = i < n").replace("QUALIFIER", "")
+    parsed = program(tmp_path, kernels, main)
+    outcome = captured_of_author(cpu_executor, parsed, None, (), tmp_path / "capture", 60.0)
+    assert isinstance(outcome, Misbehaved)
+    assert outcome.what == "out_of_bounds"
+    assert outcome.message.startswith("k: write of 4 bytes, ")
+    assert "exits with code 3" in outcome.message
+
+
 def test_a_program_that_is_no_reference_is_not_asked(
     cpu_executor: CpuExecutor, tmp_path: Path
 ) -> None:

@@ -382,6 +382,8 @@ static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bo
   if (const Followed* variables = program_variables(a)) follow_race(w, *variables, a, size, write, atomic, is_volatile, pc);
   if (atomic || is_volatile) order_by(w, a, write, atomic || !write);
   if (in_global_variable(a)) return Space::Program;
+  if (depth() != Depth::None && a - (uintptr_t)w.shared_high < shared_margin)
+    check_shared(w, (char*)a, size, write, atomic, pc);
   if (depth() != Depth::None && !known_to_host(a)) stop_astray(a, size, write, atomic, pc);
   return Space::Host;
 }
