@@ -57,6 +57,9 @@ LIBRARY = (
     r"|nv|npp|nccl|nvidia-ml)\w*"
 )
 """Names of the toolkit's libraries, and of their headers without `.h`, as a regular expression."""
+NOT_FORTIFIED = "-U_FORTIFY_SOURCE"
+"""For the host's compiler, before its author's words. Where it optimizes, Ubuntu's g++ by itself
+stops a program that writes past a buffer; without -O, as most call nvcc, that program lives."""
 _TARGET = frozenset({"arch", "code", "gencode"})
 
 Option = tuple[str, str | None]

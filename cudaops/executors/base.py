@@ -161,7 +161,8 @@ class Executor(Protocol):
     def as_reference(
         self,
         program: Program,
-        captured: Captured,
+        kernel: str | None,
+        found: Captured | Misbehaved,
         argv: tuple[str, ...],
         folder: Path,
         timeout_s: float,
@@ -172,8 +173,9 @@ class Executor(Protocol):
 
         Where kernels do not run on a GPU, the order of threads may decide what they compute: then
         it is captured again in lockstep, or `Captured.undecided` says why there is no right result.
-        `argv`, `folder`, `timeout_s` and `warm_ups` are those of the capture, which was of the
-        `whole` program.
+        So is a program that says by its exit code that its results are wrong. `kernel`, `argv`,
+        `folder`, `timeout_s` and `warm_ups` are those of the capture, which was of the `whole`
+        program.
         """
 
     def is_independent_of_thread_order(

@@ -14,11 +14,11 @@ from cudaops.program.candidate import FILE, NAMESPACE
 
 _WORDS = (
     "__global__", "__device__", "__host__", "__constant__", "__managed__", "__shared__",
-    "__grid_constant__", "__forceinline__", "__noinline__",
+    "__grid_constant__", "__forceinline__", "__noinline__", "__nv_pure__", "__inline_hint__",
 )  # fmt: skip
 _CALLS = (
-    "__launch_bounds__", "__maxnreg__", "__cluster_dims__", "__block_size__", "__align__",
-    "__builtin_align__", "__builtin_assume",
+    "__launch_bounds__", "__maxnreg__", "__local_maxnreg__", "__cluster_dims__", "__block_size__",
+    "__align__", "__builtin_align__", "__builtin_assume",
 )  # fmt: skip
 _FAST = (
     "__expf", "__logf", "__log2f", "__log10f", "__sinf", "__cosf", "__tanf", "__tanhf", "__powf",

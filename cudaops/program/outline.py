@@ -21,8 +21,8 @@ SPACES = frozenset(
 )
 _NOT_A_NAME = frozenset({
     "__launch_bounds__", "__attribute__", "__align__", "alignas", "__declspec", "decltype",
-    "noexcept", "__cluster_dims__", "__maxnreg__", "__block_size__", "requires", "throw",
-    "explicit", "if", "while", "for", "switch", "return", "sizeof", "defined",
+    "noexcept", "__cluster_dims__", "__maxnreg__", "__local_maxnreg__", "__block_size__",
+    "requires", "throw", "explicit", "if", "while", "for", "switch", "return", "sizeof", "defined",
     "static_assert", "asm",
 })  # fmt: skip
 _AFTER_PARAMETERS = frozenset({

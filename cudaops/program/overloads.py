@@ -36,7 +36,8 @@ _ATTRIBUTES = frozenset({
 })  # fmt: skip
 _BEFORE_CLOSURE = frozenset({"(", ",", "{", "=", "?", ":", "return", "&&", "||", "+"})
 _WITH_PARENTHESES = frozenset({
-    "__launch_bounds__", "__cluster_dims__", "__attribute__", "__maxnreg__", "__block_size__",
+    "__launch_bounds__", "__cluster_dims__", "__attribute__", "__maxnreg__",
+    "__local_maxnreg__", "__block_size__",
 })  # fmt: skip
 
 

@@ -122,12 +122,14 @@ def captured_of_author(
     """See `Executor.capture`, of the author's program. Its results are what a rewrite is held
     against, so it is found out whether they are a reference; nobody's program else is asked that.
     """
-    captured = executor.capture(
+    found = executor.capture(
         program, kernel, argv, folder, timeout_s, whole=whole, warm_ups=warm_ups
     )
-    if not whole or not isinstance(captured, Captured) or not captured.workloads:
-        return captured
-    return executor.as_reference(program, captured, argv, folder, timeout_s, warm_ups=warm_ups)
+    if not whole or isinstance(found, CompileFailed):
+        return found
+    if isinstance(found, Captured) and not found.workloads:
+        return found
+    return executor.as_reference(program, kernel, found, argv, folder, timeout_s, warm_ups=warm_ups)
 
 
 RIVAL = MOST_RUNS

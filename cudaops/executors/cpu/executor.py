@@ -132,7 +132,8 @@ class CpuExecutor:
     def as_reference(
         self,
         program: Program,
-        captured: Captured,
+        kernel: str | None,
+        found: Captured | Misbehaved,
         argv: tuple[str, ...],
         folder: Path,
         timeout_s: float,
@@ -141,16 +142,25 @@ class CpuExecutor:
     ) -> CaptureOutcome:
         """See `Executor.as_reference`. A kernel whose result the order of lanes decides is captured
         again in lockstep."""
-        found = order_of(self, program, captured, folder, timeout_s)
-        if found.lockstep is None:
-            return captured.model_copy(update=found.fields)
-        together = self._program(program, argv, timeout_s, found.lockstep)
+        captured: CaptureOutcome = found
+        if isinstance(found, Misbehaved) and found.what == "exit_code":
+            why = self._program(program, argv, timeout_s).why_wrong()
+            if isinstance(why, Misbehaved):
+                return why.model_copy(update={"message": f"{why.message}; {found.message}"})
+            right = self._program(program, argv, timeout_s, why)
+            captured = right.capture(kernel, folder, warm_ups=warm_ups) if why else found
+        if not isinstance(captured, Captured) or not captured.workloads:
+            return found
+        order = order_of(self, program, captured, folder, timeout_s)
+        if order.lockstep is None:
+            return captured.model_copy(update=order.fields)
+        together = self._program(program, argv, timeout_s, order.lockstep)
         capture = partial(together.capture, warm_ups=warm_ups)
         again = captured_again(capture, captured, folder)
         if not isinstance(again, Captured):
             reason = f"in lockstep the program does not run to its end: {again.placed}"
-            return captured.model_copy(update={**found.fields, "undecided": reason})
-        settled = order_in_lockstep(self, program, again, found, folder, timeout_s)
+            return captured.model_copy(update={**order.fields, "undecided": reason})
+        settled = order_in_lockstep(self, program, again, order, folder, timeout_s)
         return again.model_copy(update=settled.fields)
 
     def run_program(

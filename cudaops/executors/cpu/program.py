@@ -89,6 +89,26 @@ class ProgramRunner:
         record = functools.partial(self._recorded, whole)
         return Recording(self.program, record, warm_ups).capture(kernel, folder)
 
+    def why_wrong(self) -> InLockstep | Misbehaved | None:
+        """What the checker finds in a program that says that its results are wrong: an access
+        outside, or the first kernel in which lanes read, in shared memory, what other lanes of
+        their warp write, with nothing that puts the two in order."""
+        with temporary_folder("cudaops-order-") as folder:
+            plain = self._child(folder, {"CUDAOPS_RECORD": "1"})
+            if not isinstance(plain, Child) or not plain.report.all("count"):
+                return None  # nothing launched: the checked build, which takes longer, is not made
+            ran = self._child(folder, {"CUDAOPS_CHECK": "order"}, "checked")
+        if not isinstance(ran, Child):
+            return None
+        fault = find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
+        if fault is not None and fault.what == "out_of_bounds":
+            return fault
+        known = {kernel.name for kernel in self.program.kernels}
+        for line in ran.report.all("unordered"):
+            if line[:2] == ("warp", "shared") and line[-1] in known:
+                return InLockstep(kernel=line[-1], memory="shared")
+        return None
+
     def _recorded(
         self, whole: bool, kernel: str | None, blobs: Path, room: int
     ) -> Child | CompileFailed | Misbehaved:

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from cudaops.cuda.nvcc_line import NOT_FORTIFIED
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.process import run_bounded
@@ -39,7 +40,9 @@ INSTALL_GXX = (
     "on macOS run cudaops in a Linux container"
 )
 
-BASE_FLAGS = ("-std=gnu++17", "-fno-pie", "-fno-strict-aliasing", "-fno-builtin-printf", "-w")
+BASE_FLAGS = (
+    "-std=gnu++17", "-fno-pie", "-fno-strict-aliasing", "-fno-builtin-printf", "-w", NOT_FORTIFIED,
+)  # fmt: skip
 """Device code casts freely between types: strict aliasing would miscompile it."""
 INSTRUMENTED_FLAGS = (
     "-fsanitize=thread", "--param", "tsan-distinguish-volatile=1", "-g", "-gdwarf-4",

@@ -159,7 +159,8 @@ class CudaExecutor:
     def as_reference(
         self,
         program: Program,
-        captured: Captured,
+        kernel: str | None,
+        found: Captured | Misbehaved,
         argv: tuple[str, ...],
         folder: Path,
         timeout_s: float,
@@ -167,7 +168,7 @@ class CudaExecutor:
         warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
         """See `Executor.as_reference`. The hardware's order of threads is the reference."""
-        return captured
+        return found
 
     def open_project(
         self, folder: Path, source: Path | None, command: str, executable: str | None

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from cudaops.cuda.nvcc_line import folders_outside, nvcc_words
+from cudaops.cuda.nvcc_line import NOT_FORTIFIED, folders_outside, nvcc_words
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
 from cudaops.executors.process import run_bounded
@@ -132,6 +132,8 @@ def nvcc_command(
     command = [
         str(nvcc),
         "-O3",
+        "-Xcompiler",
+        NOT_FORTIFIED,
         f"-arch={sm_arch}",
         "-include",
         BROUGHT_ALONG,

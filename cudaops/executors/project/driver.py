@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from cudaops.cuda.nvcc_line import (
+    NOT_FORTIFIED,
     NvccLine,
     object_name,
     preprocessor_words,
@@ -208,7 +209,8 @@ class _Processor:
 
     def _compile(self, source: str, output: str) -> int:
         if not self.line.is_cuda(source):
-            words = [f"-I{self.config.include}", *preprocessor_words(self.line.options)]
+            words = [NOT_FORTIFIED, f"-I{self.config.include}"]
+            words += preprocessor_words(self.line.options)
             words += [*self.line.host_flags(), f"-O{self.line.value('O') or 2}"]
             return _done([self.config.gxx, *words, "-c", source, "-o", output])
         name = hashlib.sha256(repr((Path.cwd(), source, output)).encode()).hexdigest()[:16]

@@ -164,10 +164,11 @@ def test_shared_memory_at_file_scope_is_checked(executor: CpuExecutor, scale: Ca
     found = ran(run(executor, scale, rewrite(race, FILE_SCOPE), check="full")).warnings
     assert found
     assert "shared_race" in {w.what for w in found}
-    beyond = "tile[threadIdx.x + 1] = by; __syncthreads(); if (i < n) b[i] = tile[0];"
-    outcome = went_wrong(run(executor, scale, rewrite(beyond, FILE_SCOPE), check="full"))
-    assert outcome.what == "out_of_bounds"
-    assert str(outcome.location) == "candidate.cu:13"
+    for far in (1, 150, 500):
+        beyond = f"tile[threadIdx.x + {far}] = by; __syncthreads(); if (i < n) b[i] = tile[0];"
+        outcome = went_wrong(run(executor, scale, rewrite(beyond, FILE_SCOPE), check="full"))
+        assert outcome.what == "out_of_bounds"
+        assert str(outcome.location) == "candidate.cu:13"
 
 
 SET_BY_ALL = "__shared__ int found; if (threadIdx.x == 0) found = 0; __syncthreads();\n  "

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudaops.domain.execution import Captured, ProgramRan
+from cudaops.domain.execution import Captured, Misbehaved, ProgramRan
 from cudaops.domain.program import Program
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.sandbox.captures import captured_of_author
@@ -63,6 +63,37 @@ def test_the_last_warp_of_an_old_reduction_runs_in_lockstep(
     assert {one.scope for one in outcome.unordered} == {"warp"}
     assert {str(one.read) for one in outcome.unordered} >= {"k.cu:11", "k.cu:12"}
     np.testing.assert_allclose(result(outcome)[:8], EXPECTED.reshape(8, 128).sum(1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_a_program_that_finds_itself_wrong_is_captured_in_lockstep(
+    cpu_executor: CpuExecutor, tmp_path: Path, right: bool
+) -> None:
+    """Where it is wrong in lockstep too, its own word stays."""
+    main = VECTOR_MAIN.replace("LAUNCH", LAUNCH)
+    main += f"if (h[1] != {12256.0 if right else 1.0}f) return 3;"
+    parsed = program(tmp_path, REDUCTION.replace("QUALIFIER", "volatile"), main)
+    outcome = captured_of_author(cpu_executor, parsed, None, (), tmp_path / "capture", 60.0)
+    if right:
+        assert isinstance(outcome, Captured), outcome
+        assert outcome.lockstep is not None
+        assert outcome.undecided == ""
+    else:
+        assert isinstance(outcome, Misbehaved)
+        assert "exits with code 3" in outcome.message
+
+
+def test_a_program_that_finds_itself_wrong_is_told_of_an_access_outside(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    main = VECTOR_MAIN.replace("LAUNCH", LAUNCH) + "return 3;"
+    kernels = REDUCTION.replace("s[t] = i < n", "s[t + 140] = i < n").replace("QUALIFIER", "")
+    parsed = program(tmp_path, kernels, main)
+    outcome = captured_of_author(cpu_executor, parsed, None, (), tmp_path / "capture", 60.0)
+    assert isinstance(outcome, Misbehaved)
+    assert outcome.what == "out_of_bounds"
+    assert outcome.message.startswith("k: write of 4 bytes, ")
+    assert "exits with code 3" in outcome.message
 
 
 def test_a_program_that_is_no_reference_is_not_asked(

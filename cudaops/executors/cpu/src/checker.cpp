@@ -245,8 +245,8 @@ static void unordered(const Worker& w, uint64_t stamp, unsigned then, uint32_t c
   if (!other_block && (stamp != w.stamp || ordered(w, then, clock))) return;
   const char* scope = other_block ? "grid" : then >> 5 == w.current >> 5 ? "warp" : "block";
   if (!first_time(found_races, pc, then_pc)) return;
-  report("unordered\t%s\t%s\t%s\t%lx\t%lx", scope, space == Space::Shared ? "shared" : "global",
-         write ? "write" : "read", (unsigned long)pc, (unsigned long)then_pc);
+  report("unordered\t%s\t%s\t%s\t%lx\t%lx\t%s", scope, space == Space::Shared ? "shared" : "global",
+         write ? "write" : "read", (unsigned long)pc, (unsigned long)then_pc, w.call->kernel);
 }
 
 static void follow_order(Worker& w, Shadow* shadow, unsigned size, Space space, bool write, bool atomic, const void* pc) {
@@ -382,6 +382,8 @@ static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bo
   if (const Followed* variables = program_variables(a)) follow_race(w, *variables, a, size, write, atomic, is_volatile, pc);
   if (atomic || is_volatile) order_by(w, a, write, atomic || !write);
   if (in_global_variable(a)) return Space::Program;
+  if (depth() != Depth::None && a - (uintptr_t)w.shared_high < shared_margin)
+    check_shared(w, (char*)a, size, write, atomic, pc);
   if (depth() != Depth::None && !known_to_host(a)) stop_astray(a, size, write, atomic, pc);
   return Space::Host;
 }

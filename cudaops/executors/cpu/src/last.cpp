@@ -1,5 +1,7 @@
-// Linked after the author's object: its thread-local variables end here.
+// Linked after the author's object: its thread-local variables end here. What a kernel writes behind
+// its shared arrays goes into this margin, and not into variables of the runtime.
+#include "machine.h"
+
 extern "C" {
-extern __thread char cudaops_shared_end[];
-__thread char cudaops_shared_end[16];
+__thread char cudaops_shared_end[cudaops::shared_margin];
 }

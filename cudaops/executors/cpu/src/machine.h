@@ -150,7 +150,8 @@ struct Worker {
 };
 
 extern __thread Worker* worker;
-constexpr unsigned shared_marker = 16;  // bytes of the variables linked around the author's
+constexpr unsigned shared_marker = 16;    // bytes of the variable linked before the author's
+constexpr unsigned shared_margin = 4096;  // of that linked after them
 
 // Made before the program's own objects and never destroyed: these may still call at exit.
 template <class T>

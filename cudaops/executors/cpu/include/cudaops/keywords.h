@@ -26,13 +26,24 @@
 #define __shared__ thread_local  // static where it stands in a function; authors may write static as well
 #define __launch_bounds__(...)
 #define __maxnreg__(...)
+#define __local_maxnreg__(...)
+#define __block_size__(...)
 #define __cluster_dims__(...)  // intake says it where the kernel is launched
+#define __nv_pure__
+#define __inline_hint__
 #define __forceinline__ inline __attribute__((always_inline))
-#define __noinline__ __attribute__((noinline))
+#define __no_return__ __attribute__((noreturn))
+// gcc's own spelling of the attribute too, in its own headers as well: `__attribute__((__noinline__))`
+// becomes an attribute that gcc does not know, whose argument it looks up.
+enum { __noinline__ };
+#define __noinline__ __attribute__((__noinline__))
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
 #define CUDARTAPI
 #define CUDART_CB
+#define __CUDA_ARCH_HAS_FEATURE__(feature) __CUDA_ARCH_FEAT_##feature
+#define __CUDA_HAS_ARCH_FAMILY_SPECIFIC(number) 0
+#define __CUDA_HAS_ARCH_SPECIFIC(number) 0
 
 // Intake puts this into the function that uses the array.
 #define CUDAOPS_DYNAMIC_SHARED(T, name) T* const name = reinterpret_cast<T*>(cudaops_dynamic_shared)
