@@ -31,9 +31,9 @@ from cudaops.errors import CudaOpsError
 from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
-from cudaops.gates.evaluate import evaluate
+from cudaops.graph.events import EventLog
 from cudaops.graph.services import open_bench
-from cudaops.graph.verify_files import read_candidate
+from cudaops.graph.verify_files import judge_candidate
 from cudaops.settings import load_settings
 
 ANY_SPEED = 0.001
@@ -85,18 +85,20 @@ def judge(folder: Path, executor: str) -> dict[str, Any]:
         )
         try:
             bench = open_bench(options, runs_on)
-            found = evaluate(bench, read_candidate(bench, Path("cand.cu")), ANY_SPEED)
+            events = EventLog(Path(place) / "events.jsonl", lambda event: None)
+            state = judge_candidate(bench, Path("cand.cu"), events)
         finally:
             close_executor(runs_on)
-    stopped = next((g for g in found.gates if not g.passed), None)
-    refused = stopped is not None and stopped.name not in SPEED
+    gates = state["attempts"][0]["judgement"]["gates"]
+    stopped = next((g for g in gates if not g["passed"]), None)
+    refused = stopped is not None and stopped["name"] not in SPEED
     row: dict[str, Any] = {"found": "refuse" if refused else "accept"}
     if stopped is not None:
-        row |= {"gate": stopped.name, "why": stopped.summary}
-    row["seconds_by_gate"] = {g.name: round(g.seconds, 1) for g in found.gates}
-    row["assumed"] = next(
-        (g.summary for g in found.gates if g.passed and g.name == "correctness_domain"), ""
-    )
+        row |= {"gate": stopped["name"], "why": stopped["summary"]}
+    row["seconds_by_gate"] = {g["name"]: round(g["seconds"], 1) for g in gates}
+    domain = next((g for g in gates if g["name"] == "correctness_domain"), None)
+    row["domain"] = "" if domain is None else domain["summary"]
+    row["notices"] = state["notices"]
     return row
 
 

@@ -56,9 +56,10 @@ FEWEST_ROUNDED = 3
 """Of some hundred comparisons one exceeds by chance what rounding mostly does. A result that is off
 by less than ROUNDING of its size, or of its buffer's, is refused where so many inputs show it: a
 kernel that computes less exactly shows it on many."""
-AT_THE_END: frozenset[Way] = frozenset({"widest", "huge"})
-"""Values next to the largest of their type: another order of the same operations overflows where
-the author's does not. What overflows far from there shows on `large` and `magnitudes`."""
+AT_THE_END: frozenset[Way] = frozenset({"widest", "huge", "denormals"})
+"""Values next to the largest of their type, or divisors next to zero: another order of the same
+operations overflows where the author's does not. What overflows far from there shows on `large`,
+`magnitudes` and `zeros`."""
 FEWEST_AT_THE_END = 2
 """One such input alone refuses no floating result: of its elements most overflow, cancel or are
 NaN, and what is left of them turns on the order of operations."""

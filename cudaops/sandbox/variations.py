@@ -21,6 +21,7 @@ Way = Literal[
     "near", "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros",
     "one_large", "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing",
     "some_large", "cancelling", "ten_bits", "twenty_bits", "thirty_bits",
+    "denormals",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
@@ -32,7 +33,8 @@ INTEGER_WAYS: tuple[Way, ...] = (
 """Those of integers, in order of what they show."""
 FLOAT_WAYS: tuple[Way, ...] = (
     "signed", "magnitudes", "positive", "integers", "near", "ties", "zeros", "one_large", "offset",
-    "permuted", "ascending", "equal", "scaled", "widest", "large", "huge", "nothing", "infinite",
+    "denormals", "permuted", "ascending", "equal", "scaled", "widest", "large", "huge", "nothing",
+    "infinite",
 )  # fmt: skip
 """Those of floating values, likewise."""
 COMPENSATED_WAYS: tuple[Way, ...] = ("some_large", "cancelling")
@@ -257,9 +259,11 @@ def floats(
             reach = LARGEST_EXPONENT[element] - 1
         signs = generator.choice([-1.0, 1.0], count)
         return signs * np.exp2(generator.uniform(-reach, reach, count))
-    if way == "zeros":
+    if way in ("zeros", "denormals"):
         tiny = SMALLEST_NORMAL[element]
-        special = np.array([0.0, -0.0, tiny, -tiny, tiny / 4, -tiny / 4, 1.0, -1.0])
+        special = np.array([0.0, -0.0, 1.0, -1.0])
+        if way == "denormals":
+            special = np.array([0.0, tiny, -tiny, tiny / 4, -tiny / 4])
         return np.where(generator.random(count) < 0.4, normal, generator.choice(special, count))
     if way == "near":
         known = np.array(list(numbers) or [1.0])
