@@ -14,6 +14,7 @@ import os
 import platform
 import shutil
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -170,11 +171,17 @@ def source_digest() -> str:
 def around(cache: Path, build: Build, unit_object: str, *, runner: bool) -> list[str]:
     """Objects of an executable in link order, the runtime's built on first use.
 
-    `first` and `last` stand around the author's object: between them lies its shared memory.
+    `first` and `last` stand around the author's object: between them lies its shared memory. Where
+    two objects have the same function, it is the former's: `runtime`'s of this kind of build.
     """
-    names = ("last", "runtime", "runner") if runner else ("last", "runtime")
-    first, *rest = (str(_runtime_object(cache, build, name)) for name in ("first", *names))
+    names = ("first", "last", "runtime", *_OF_EVERY_KIND, *(("runner",) if runner else ()))
+    with ThreadPoolExecutor() as pool:  # made once on a machine, as many at a time as it has cores
+        first, *rest = pool.map(lambda name: str(_runtime_object(cache, build, name)), names)
     return [first, unit_object, *rest]
+
+
+_OF_EVERY_KIND = ("host", "graphs")
+"""Objects of the runtime that are the same in each kind of build."""
 
 
 def _runtime_object(cache: Path, build: Build, name: str) -> Path:
@@ -187,7 +194,7 @@ def _runtime_object(cache: Path, build: Build, name: str) -> Path:
         "traced": (*_CHECKED, "-DCUDAOPS_TRACE"),
         "lockstep": (*_CHECKED, "-DCUDAOPS_LOCKSTEP"),
     }
-    flags = (*toolchain.flags, "-O2", *defines[build])
+    flags = (*toolchain.flags, "-O2", *(() if name in _OF_EVERY_KIND else defines[build]))
     entry = entry_of(cache, "runtime", source_digest(), flags, name)
     found = (f"-I{INCLUDE}", f"-I{SOURCE}")
     output = f"{name}.o"

@@ -1,19 +1,10 @@
-// The runtime object, one translation unit: compiled once for each kind of build.
+// What runs kernels and, in some kinds of build, watches them: compiled for each kind.
 #include "fiber.cpp"
 #include "scheduler.cpp"
 #include "cluster.cpp"
 #include "memory.cpp"
 #include "report.cpp"
-#include "errors.cpp"
-#include "graph.cpp"
-#include "graph_nodes.cpp"
 #include "grid.cpp"
-#include "functions.cpp"
-#include "api.cpp"
-#include "pools.cpp"
-#include "devices.cpp"
-#include "driver.cpp"
-#include "recorder.cpp"
 #ifdef CUDAOPS_INSTRUMENTED
 #include "host_memory.cpp"
 #include "checker.cpp"
