@@ -51,8 +51,8 @@ def save(record: RunRecord, folder: Path) -> Path:
     ("arguments", "says"),
     [
         (["run", "nowhere.cu"], "nowhere.cu: no such file"),
-        (["run", "."], "is not a file; name the .cu file"),
-        (["run"], "missing argument"),
+        (["run", "full"], "full holds no .cu file; name the .cu file"),
+        (["run"], "name the program: cudaops run FILE.cu"),
         (["run", "k.cu", "--device", "A11"], "unknown device 'A11', did you mean A10; known: "),
         (["run", "k.cu", "--arch", "86"], "arch '86': an nvcc target looks like sm_86"),
         (

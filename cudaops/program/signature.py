@@ -26,15 +26,17 @@ _BUILTIN_TYPES = frozenset({
 
 
 def read_parameters(text: str) -> tuple[Parameter, ...]:
-    """Parameters from the text between a function's parentheses."""
-    found = []
+    """Parameters from the text between a function's parentheses. One without a name gets one by its
+    position: a launch plan hands it on by that."""
+    found: list[Parameter] = []
     for part in split_commas(lex(byte_text(text)).tokens, angles=True):
         cut = next((i for i, t in enumerate(part) if t.text == "="), len(part))
         tokens = part[:cut]
         if [t.text for t in tokens] in ([], ["void"]):
             continue
         at = _name_at(tokens)
-        found.append(_made("" if at is None else tokens[at].text, _spelled(tokens, at)))
+        name = f"unnamed_{len(found)}" if at is None else tokens[at].text
+        found.append(_made(name, _spelled(tokens, at)))
     return tuple(found)
 
 

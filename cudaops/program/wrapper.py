@@ -376,22 +376,12 @@ def forwardable(parameters: str) -> tuple[str, tuple[str, ...]]:
     """A parameter list in which each parameter has a name, and those names."""
     lexed = lex(byte_text(parameters))
     spelled: list[str] = []
-    names: list[str] = []
-    for index, part in enumerate(split_commas(lexed.tokens, angles=True)):
-        if [t.text for t in part] == ["void"]:
-            continue
+    names = tuple(p.name for p in read_parameters(parameters))
+    for name, part in zip(names, split_commas(lexed.tokens, angles=True), strict=False):
         text = " ".join(plain_text(lexed.text[part[0].start : part[-1].end]).split())
-        name = _declared_name(text)
-        if name == "":
-            name = f"cudaops_p{index}"
-            text = f"{text} {name}"
-        spelled.append(text)
-        names.append(name)
-    return ", ".join(spelled), tuple(names)
-
-
-def _declared_name(text: str) -> str:
-    return read_parameters(text)[0].name
+        is_named = any(token.text == name for token in part)
+        spelled.append(text if is_named else f"{text} {name}")
+    return ", ".join(spelled), names
 
 
 class _Wrapper:

@@ -15,6 +15,8 @@ from cudaops.program.constants import integer_constants
 from cudaops.program.lexing import byte_text
 from cudaops.program.outline import outline
 from cudaops.program.parse import load_program, parse_files, require_runnable
+from cudaops.program.plans import make_rewrite
+from cudaops.program.splice import splice
 
 DATA = Path(__file__).parent.parent / "data"
 PROGRAMS = sorted((DATA / "programs").glob("*.cu"))
@@ -205,7 +207,7 @@ def test_attributes_in_either_position() -> None:
     )
     assert a.parameters[0].is_pointer
     assert (b.launch_bounds, b.parameters) == ("N", ())
-    assert [(p.name, p.type_text) for p in c.parameters] == [("", "int"), ("s", "const S")]
+    assert [(p.name, p.type_text) for p in c.parameters] == [("unnamed_0", "int"), ("s", "const S")]
     assert [(p.is_pointer, p.is_const) for p in d.parameters] == [(True, True), (True, True)]
 
 
@@ -395,3 +397,29 @@ def test_macros_that_define_kernels_and_are_not_followed_are_told() -> None:
     program = parse(f"{twice}K(a)\n#undef K\n{twice}K(b)\nint main() {{ }}\n")
     assert not program.kernels
     assert "defines a kernel" in program.limits[0]
+
+
+def test_a_parameter_without_a_name_gets_one_for_plans() -> None:
+    text = (
+        "__global__ void k(float* y, float /*cell*/, const float (*)[4], int n) { y[n] = 1; }\n"
+        "int main() { k<<<1, 1>>>(0, 1.0f, 0, 2); }\n"
+    )
+    program = parse_files("k.cu", (SourceFile(path="k.cu", text=text),))
+    names = [p.name for p in program.kernel("k").parameters]
+    assert names == ["y", "unnamed_1", "unnamed_2", "n"]
+
+
+def test_a_plan_hands_on_a_parameter_without_a_name() -> None:
+    text = (
+        "__global__ void k(float* y, float /*cell*/, int n) { y[n] = 1; }\n"
+        "int main() { k<<<1, 1>>>(0, 1.0f, 2); }\n"
+    )
+    program = parse_files("k.cu", (SourceFile(path="k.cu", text=text),))
+    rewrite = make_rewrite(
+        "// @launch q grid=(1) block=(1) args=(y, unnamed_1, n)\n"
+        "__global__ void q(float* y, float, int n) { y[n] = 1; }\n",
+        "user", "t", "w",
+    )  # fmt: skip
+    spliced = splice(program, "k", rewrite).main.text
+    assert "float unnamed_1" in spliced
+    assert "(y, unnamed_1, n)" in spliced
