@@ -163,12 +163,8 @@ def integers(
         reach = 2 ** int(generator.integers(*BITS[way], endpoint=True))
         return draw(max(least, -reach), min(most, reach))
     if way in ("ascending", "steps"):
-        pool = (
-            draw(low, high) if way == "ascending" else generator.choice(draw(low, high, 5), count)
-        )
-        ordered = np.sort(pool)
-        ordered[0], ordered[-1] = min(values[0], values[-1]), max(values[0], values[-1])
-        return np.sort(ordered)
+        few = draw(low, high, 5 if way == "steps" else count)
+        return _in_order(values, generator.choice(few, count) if way == "steps" else few)
     if way == "evenly":
         return np.linspace(float(values[0]), float(values[-1]), count).astype(values.dtype)
     if way == "touched":
@@ -189,6 +185,13 @@ def integers(
     places = generator.random(count) < 0.25
     drawn[places] = generator.choice(extremes, int(places.sum()))
     return drawn
+
+
+def _in_order(values: Array, pool: Array) -> Array:
+    """`pool` ascending, from the first to the last of `values` as offsets go."""
+    ordered = np.sort(pool)
+    ordered[0], ordered[-1] = min(values[0], values[-1]), max(values[0], values[-1])
+    return np.sort(ordered)
 
 
 def _replaced_in_places(

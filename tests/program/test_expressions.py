@@ -234,7 +234,7 @@ def test_members_of_a_structure() -> None:
     expression = parse("ceil_div(s.size . rows * -1, 5)")
     assert expression.names() == {"s.size.rows"}
     assert expression.evaluate(members) == 3
-    for text in ("s.", "s.4", "s.size.", "s.(a)"):
+    for text in ("s.", "s.size.", "s.(a)"):
         with pytest.raises(PlanError, match="member"):
             parse(text)
 
