@@ -218,7 +218,7 @@ def test_wrong_directive(directives: str, place: tuple[int, int], message: str) 
     ("old", "new", "message"),
     [
         ("grid=(1)", "grid=(K)", "unknown name `K`"),
-        ("grid=(1)", "grid=(griddim.x)", "unexpected `.`"),
+        ("grid=(1)", "grid=(griddim.x)", "did you mean `gridDim.x`?"),
         ("grid=(1)", "grid=(TIEL)", "did you mean `TILE`?"),
         ("grid=(1)", "grid=(0)", "it must be 1 to 2147483647"),
         ("grid=(1)", "grid=(1, 65536)", "it must be 1 to 65535"),
