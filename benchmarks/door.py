@@ -30,7 +30,7 @@ from benchmarks.pool import run_all
 from cudaops.executors.base import close_executor
 from cudaops.sandbox.roles import confirm_reproduces
 from cudaops.settings import load_settings
-from tests.door.test_forms import FORMS, REWRITE, SUMS_ROWS, Form, opened, placed, read_forms
+from tests.door.test_forms import REWRITE, SUMS_ROWS, Form, opened, placed, read_forms
 
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 150.0
@@ -85,7 +85,7 @@ class Result(NamedTuple):
     """The verdict, the failed gate, or the error."""
 
 
-def run(job: Job, executor: str, gpu: int, limit_s: float) -> Result:
+def run(job: Job, executor: str, gpu: int, limit_s: float, programs: Path | None) -> Result:
     """One command in a folder of its own."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -96,8 +96,7 @@ def run(job: Job, executor: str, gpu: int, limit_s: float) -> Result:
             words = [*rewrite, *job.form.words, "--min-speedup", "1"]
         if job.command == "reproduce":
             words = ["-m", "benchmarks.door", "--one", job.form.name]
-            if job.form.path.parent.parent != FORMS and job.form.path.parent != FORMS:
-                words += ["--programs", str(job.form.path.parent.parent)]
+            words += ["--programs", str(programs.resolve())] if programs else []
         command = [sys.executable, *words, "--executor", executor]
         env = {**os.environ, "PYTHONPATH": f"{ROOT}:{os.environ.get('PYTHONPATH', '')}"}
         env |= {"CUDA_VISIBLE_DEVICES": str(gpu)} if executor == "cuda" else {}
@@ -160,7 +159,9 @@ def main() -> None:
         jobs += [Job(f, "verify") for f in forms if SUMS_ROWS.search(f.text)]
     ended = run_all(
         jobs,
-        lambda job, gpu, left_s: run(job, given.executor, gpu, min(given.each, left_s)),
+        lambda job, gpu, left_s: run(
+            job, given.executor, gpu, min(given.each, left_s), given.programs
+        ),
         at_once=given.jobs, gpus=given.gpus, seconds=given.seconds,
     )  # fmt: skip
     done: list[Result] = []

@@ -35,11 +35,11 @@ from cudaops.graph.events import EventLog
 from cudaops.graph.services import open_bench
 from cudaops.graph.verify_files import judge_candidate
 from cudaops.settings import load_settings
+from tests.exploits.cases import ANY_SPEED, DEVICE
+from tests.exploits.suite import SPEED_GATES
 
-ANY_SPEED = 0.001
-SPEED = ("speedup", "remeasured", "clocks")
+SPEED = {*SPEED_GATES, "clocks"}
 """Gates at which an honest rewrite may end: it need not be faster here."""
-DEVICE = "A10"
 _KERNEL = re.compile(r"(?:--kernel (\S+)\s*)?(?:--\s+)?(.*)")
 
 

@@ -213,12 +213,8 @@ class Drawing:
 
     def items(self, workload: Workload) -> list[Item]:
         """Everything that can be another."""
-        names: dict[int, str] = {}
-        for pointer in workload.pointers():
-            names.setdefault(pointer.allocation, pointer.name)
         items = [
-            Item(view.named(names.get(a.index, f"buffer{a.index}")), "buffer", view.element,
-                 a.index, field=view.field)
+            Item(view.named(workload.name_of(a)), "buffer", view.element, a.index, field=view.field)
             for a in workload.allocations
             if a.role != "out" and a.size_bytes
             for view in views(a)

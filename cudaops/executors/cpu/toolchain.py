@@ -15,6 +15,7 @@ import platform
 import shutil
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -175,8 +176,11 @@ def around(cache: Path, build: Build, unit_object: str, *, runner: bool) -> list
     two objects have the same function, it is the former's: `runtime`'s of this kind of build.
     """
     names = ("first", "last", "runtime", *_OF_EVERY_KIND, *(("runner",) if runner else ()))
-    with ThreadPoolExecutor() as pool:  # made once on a machine, as many at a time as it has cores
-        first, *rest = pool.map(lambda name: str(_runtime_object(cache, build, name)), names)
+    with ThreadPoolExecutor() as pool:  # made once on a machine; each sees the stop of this work
+        made = [
+            pool.submit(copy_context().run, _runtime_object, cache, build, name) for name in names
+        ]
+    first, *rest = (str(one.result()) for one in made)
     return [first, unit_object, *rest]
 
 
