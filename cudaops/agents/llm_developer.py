@@ -175,6 +175,7 @@ class ModelDeveloper:
             kernel=view.kernel,
             allow_libraries=briefing.allow_libraries,
             allow_ptx=briefing.allow_ptx,
+            authors_ptx=briefing.authors_ptx,
             device=briefing.device,
         )
         if isinstance(found, CoderAnswer):

@@ -127,7 +127,7 @@ class Evaluating:
     def build(self) -> tuple[Compiled, ...] | None:
         """The candidate for every workload; None where its text or what became of it is refused."""
         target = device(self.bench.executor.device)
-        hygiene = hygiene_gate(self.rewrite, self.bench.policy, target)
+        hygiene = hygiene_gate(self.rewrite, self.bench.policy, target, self.bench.authors_ptx)
         return self._compiled() if self._add(hygiene) else None
 
     def _add(self, gate: Gate) -> bool:

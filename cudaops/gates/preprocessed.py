@@ -16,6 +16,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Sequence
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
@@ -102,7 +103,7 @@ def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
             seconds=time.monotonic() - started,
         )
         return PreprocessedText(gate, "")
-    gate = _judged(unit, views, other, _libraries(rewrite), bench.policy.allow_ptx)
+    gate = _judged(bench, unit, views, other, _libraries(rewrite))
     text = views[0].candidate.text
     return PreprocessedText(
         gate.model_copy(update={"seconds": time.monotonic() - started}),
@@ -251,21 +252,16 @@ def _missing_library(bench: Workbench, rewrite: Rewrite, problem: Exception) -> 
 
 
 def _judged(
-    unit: Unit,
-    views: Sequence[TextView],
-    other: str,
-    libraries: Sequence[str],
-    allow_ptx: bool,
+    bench: Workbench, unit: Unit, views: Sequence[TextView], other: str, libraries: Sequence[str]
 ) -> Gate:
-    author = _author_words(unit)
-    clusters = _clusters(unit)
-    reports = [
-        (
-            v.compiler,
-            check_preprocessed(v.candidate, author, allow_ptx=allow_ptx, clusters=clusters),
-        )
-        for v in views
-    ]
+    check = partial(
+        check_preprocessed,
+        author_words=_author_words(unit),
+        allow_ptx=bench.policy.allow_ptx,
+        authors=bench.authors_ptx,
+        clusters=_clusters(unit),
+    )
+    reports = [(v.compiler, check(v.candidate)) for v in views]
     refused = [f"{who}: {line}" for who, found in reports for line in found.refused]
     if difference := _difference(views):
         refused.insert(0, difference)

@@ -198,6 +198,7 @@ def brief_with(
             patterns_text=patterns_text,
             allow_libraries=options.policy.allow_libraries,
             allow_ptx=bench.policy.allow_ptx,
+            authors_ptx=bench.authors_ptx,
             allow_precision=options.policy.allow_precision,
             includes=ALLOWED_INCLUDES,
             tool_calls=TOOL_CALLS,

@@ -37,6 +37,7 @@ def problem_of(rewrite: Rewrite, bench: Workbench) -> str | None:
         rewrite.source,
         allow_libraries=policy.allow_libraries,
         allow_ptx=policy.allow_ptx,
+        authors=bench.authors_ptx,
         device=device(bench.executor.device),
     )
     return problems[0] if problems else None

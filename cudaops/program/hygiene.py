@@ -28,7 +28,7 @@ from cudaops.program.hygiene_directives import (
 )
 from cudaops.program.hygiene_items import Problem, items, live_tokens, structure
 from cudaops.program.hygiene_preprocessed import CandidateText
-from cudaops.program.hygiene_ptx import NONE, assembly
+from cudaops.program.hygiene_ptx import NO_PTX, NONE, AuthorsPtx, assembly
 from cudaops.program.hygiene_words import (
     questions,
     refused_words,
@@ -56,6 +56,7 @@ def check_source(
     *,
     allow_libraries: bool = False,
     allow_ptx: bool = False,
+    authors: AuthorsPtx = NO_PTX,
     device: Device | None = None,
 ) -> tuple[str, ...]:
     """Problems of a device-only text, one line each with its line number. Empty: clean.
@@ -63,11 +64,12 @@ def check_source(
     `allow_libraries`: whether it may include headers of device-side libraries
     (`hygiene_directives.is_library_header`); what they define is not looked at here, and what they
     put into the candidate's own lines is as strictly as anything else in `check_preprocessed`.
-    `allow_ptx`: whether it may hold inline PTX, of the instructions in `ptx_instructions`.
+    `allow_ptx`: whether it may hold inline PTX, of the instructions in `ptx_instructions`, and the
+    statements of `authors` as they are spelled there.
     `device`: what it is for; None asks nothing of it.
     """
     facts = outline(byte_text(rewrite_source), frozenset())
-    asm = assembly(facts) if allow_ptx else NONE
+    asm = assembly(facts, authors) if allow_ptx else NONE
     found = [
         *refused_words(facts.lexed, tuned_names(rewrite_source), asm.read),
         *asm.problems,
@@ -89,6 +91,7 @@ def check_preprocessed(
     author_words: frozenset[str] = frozenset(),
     *,
     allow_ptx: bool = False,
+    authors: AuthorsPtx = NO_PTX,
     clusters: Mapping[str, Dim3] | None = None,
 ) -> Hygiene:
     """The same rules for a text without macros; inline PTX stands there as written or, for a C++
@@ -99,9 +102,9 @@ def check_preprocessed(
     kernels, which every compiler must read of it too; None asks for none.
     """
     facts = outline(byte_text(candidate.text), frozenset())
-    asm = assembly(facts) if allow_ptx else NONE
+    asm = assembly(facts, authors) if allow_ptx else NONE
     refused = [
-        *refused_words(facts.lexed, frozenset(), asm.read, translated=allow_ptx),
+        *refused_words(facts.lexed, authors.words, asm.read, translated=allow_ptx),
         *asm.problems,
         *spelling(facts.lexed),
         *pragmas(facts.lexed),

@@ -1,4 +1,5 @@
-"""Inline PTX where the user allows it: statements that are read in full, in device functions."""
+"""Inline PTX where it is allowed or the author writes it: statements that are read in full, and
+those that the author's device code holds, in device functions."""
 
 from __future__ import annotations
 
@@ -6,9 +7,9 @@ from typing import NamedTuple
 
 from cudaops.domain.program import Program
 from cudaops.program.hygiene_items import Problem
-from cudaops.program.lexing import byte_text, plain_text
+from cudaops.program.lexing import Lexed, byte_text, lex, plain_text
 from cudaops.program.outline import Outline, outline
-from cudaops.program.ptx_asm import asm_statements
+from cudaops.program.ptx_asm import Spelling, Statement, asm_statements
 from cudaops.program.ptx_text import AsmError
 
 
@@ -24,27 +25,49 @@ NONE = Assembly(frozenset(), ())
 """Of whoever does not allow it: each is inline assembly, and refused as such."""
 
 
-def assembly(facts: Outline) -> Assembly:
-    """Look at every asm statement outside of preprocessor lines; inside of these it is refused."""
+class AuthorsPtx(NamedTuple):
+    """The asm statements of an author's device code."""
+
+    spellings: frozenset[Spelling] = frozenset()
+    words: frozenset[str] = frozenset()
+    """Names in the C++ that `ptx_asm` writes for them."""
+
+
+NO_PTX = AuthorsPtx()
+
+
+def assembly(facts: Outline, authors: AuthorsPtx = NO_PTX) -> Assembly:
+    """Look at every asm statement outside of preprocessor lines; inside of these it is refused, but
+    for the author's own."""
     read: set[int] = set()
     problems: list[Problem] = []
-    for one in asm_statements(facts.lexed):
+    for one in asm_statements(facts.lexed, known=authors.spellings):
         read.add(one.start)
         if isinstance(one, AsmError):
             problems.append((one.at, f"inline PTX: {plain_text(one.message)}"))
-        elif not _in_device_code(facts, one.start):
+        elif one.directive < 0 and not _in_device_code(facts, one.start):
             problems.append((one.start, "inline PTX outside of a device function"))
     return Assembly(frozenset(read), tuple(problems))
 
 
-def has_ptx(program: Program) -> bool:
-    """Whether the author's own device code has inline PTX."""
+def authors_ptx(program: Program) -> AuthorsPtx:
+    """The statements in the author's own device code and macros; none where it has none."""
+    found: list[Statement] = []
     for file in program.files:
         if "asm" in file.text:
             facts = outline(byte_text(file.text))
-            if any(_in_device_code(facts, at) for at in assembly(facts).read):
-                return True
-    return False
+            found += (
+                one
+                for one in asm_statements(facts.lexed, author=True)
+                if isinstance(one, Statement)
+                and (one.directive >= 0 or _in_device_code(facts, one.start))
+            )
+    lines = "\n".join(line for one in found for line in (*one.first, *one.lines))
+    return AuthorsPtx(frozenset(one.spelling for one in found), _names(lex(byte_text(lines))))
+
+
+def _names(lexed: Lexed) -> frozenset[str]:
+    return frozenset(token.text for token in lexed.tokens if token.kind == "name")
 
 
 def _in_device_code(facts: Outline, at: int) -> bool:

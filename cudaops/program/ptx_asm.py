@@ -6,7 +6,8 @@ comment, an operand or a string put together from others. `ptx_instructions` say
 there may be. Both the gate and the processor's build use this reading: what is judged is what runs.
 
 The author's own statements (`author`) are not judged: they may hold what `ptx_machine` lists too,
-stand in macros, be spelled in every way that nvcc takes, and leave unset what they like.
+stand in macros, be spelled in every way that nvcc takes, and leave unset what they like. A rewrite
+may hold such a statement as its author spells it, with other operands (`known`).
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ _AHEAD = frozenset({";", "{", "}", "else"})
 host's."""
 
 
+Spelling = tuple[str, ...]
+"""Text of a statement, whether it is volatile, its constraints and what it clobbers: all but the
+expressions of its operands."""
+
+
 class Statement(NamedTuple):
     """An asm statement, read."""
 
@@ -49,24 +55,46 @@ class Statement(NamedTuple):
     """What they need declared."""
     directive: int = -1
     """Of the macro that it stands in."""
+    spelling: Spelling = ()
 
 
-def asm_statements(lexed: Lexed, *, author: bool = False) -> Iterator[Statement | AsmError]:
+def asm_statements(
+    lexed: Lexed, *, author: bool = False, known: frozenset[Spelling] | None = frozenset()
+) -> Iterator[Statement | AsmError]:
     """Every `asm` of a text outside of preprocessor lines, read or with what is wrong; of the
-    author's text every spelling of it, in macros too."""
+    author's text every spelling of it, in macros too.
+
+    `known`: statements that a rewrite may hold as they are, in macros too; None for all.
+    """
     macros = frozenset() if author else _unbalanced_macros(lexed)
     for index, token in enumerate(lexed.tokens):
-        is_one = token.text in ASM if author else token.text == "asm" and token.directive < 0
-        if is_one and token.kind == "name":
-            try:
-                yield _Reader(lexed, index, macros, author).statement()
-            except AsmError as error:
-                yield error
+        if token.kind != "name" or token.text not in ASM:
+            continue
+        is_own = not author and token.text == "asm" and token.directive < 0
+        own = _statement(lexed, index, macros, author=False) if is_own else None
+        if isinstance(own, Statement):
+            yield own
+            continue
+        one = _statement(lexed, index, macros, author=True)
+        if author or (isinstance(one, Statement) and (known is None or one.spelling in known)):
+            yield one
+        elif own is not None:
+            yield own
+
+
+def _statement(
+    lexed: Lexed, index: int, macros: frozenset[str], *, author: bool
+) -> Statement | AsmError:
+    try:
+        return _Reader(lexed, index, macros, author).statement()
+    except AsmError as error:
+        return error
 
 
 def asm_edits(lexed: Lexed, *, author: bool = False) -> list[Edit]:
     """Each asm statement that can be read as the C++ that it means, on the same lines."""
-    found = [s for s in asm_statements(lexed, author=author) if isinstance(s, Statement)]
+    read = asm_statements(lexed, author=author, known=None)
+    found = [s for s in read if isinstance(s, Statement)]
     edits = [Edit(s.start, s.end, _cpp(s, lexed.text[s.start : s.end])) for s in found]
     return [*edits, *_renamed(lexed, found)]
 
@@ -121,6 +149,10 @@ def _cpp(statement: Statement, original: str) -> str:
     return text + newline * (original.count("\n") - text.count("\n"))
 
 
+def _constraint(one: Operand) -> str:
+    return f"{'=' * (not one.is_read)}{'+' * (one.is_read and one.is_written)}{one.letter}"
+
+
 def _unbalanced_macros(lexed: Lexed) -> frozenset[str]:
     """Macros that could end an operand and begin another one."""
     found = set()
@@ -159,9 +191,10 @@ class _Reader:
         parts = self._parts(self.tokens[at + 1 : end])
         operands = [*self._operands(parts[1], True), *self._operands(parts[2], False)]
         text = "".join(self._decoded(t) for t in parts[0])
+        clobbers = [t.text for t in parts[3]]
         program = PtxText(text, tuple(operands), self.fail, author=self.author).read()
         if not self.author:
-            self._declares(program, is_volatile, [t.text for t in parts[3]])
+            self._declares(program, is_volatile, clobbers)
         start, stop = self.tokens[self.index].start, self.tokens[end].end
         return Statement(
             start,
@@ -170,6 +203,7 @@ class _Reader:
             tuple(program.lines),
             program.first(),
             self.tokens[self.index].directive,
+            (text, str(is_volatile), *(_constraint(o) for o in operands), *clobbers),
         )
 
     def _stands_alone(self, end: int) -> None:

@@ -21,6 +21,7 @@ from cudaops.program.directives import WORDS, read_directives, unknown_name
 from cudaops.program.grammar import ROOTS
 from cudaops.program.hygiene import check_source
 from cudaops.program.hygiene_directives import is_library_header
+from cudaops.program.hygiene_ptx import NO_PTX, AuthorsPtx
 from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.outline import outline
 from cudaops.program.plans import parse_plan
@@ -147,6 +148,7 @@ def read_rewrite(
     kernel: Kernel,
     allow_libraries: bool = False,
     allow_ptx: bool = False,
+    authors_ptx: AuthorsPtx = NO_PTX,
     device: Device | None = None,
 ) -> CoderAnswer | Unusable:
     """The rewrite of `kernel` that an answer holds, or why there is none that can be used.
@@ -161,9 +163,12 @@ def read_rewrite(
     block = _chosen_block(answer)
     if isinstance(block, Unusable):
         return block
-    problem = _unreadable(block) or _not_allowed(
-        block.text, kernel, allow_libraries, allow_ptx, device
-    )
+    problem = _unreadable(block) or _unplanned(block.text, kernel, allow_libraries)
+    if problem is None and (refused := check_source(
+        block.text, allow_libraries=allow_libraries, allow_ptx=allow_ptx, authors=authors_ptx,
+        device=device,
+    )):  # fmt: skip
+        problem = unusable("host_code", refused[0])
     return problem or CoderAnswer(block.text, *_title_and_why(answer))
 
 
@@ -212,10 +217,8 @@ def _unreadable(block: Block) -> Unusable | None:
     return None
 
 
-def _not_allowed(
-    source: str, kernel: Kernel, allow_libraries: bool, allow_ptx: bool, device: Device | None
-) -> Unusable | None:
-    """What a rewrite of this kernel may not hold, or must and does not."""
+def _unplanned(source: str, kernel: Kernel, allow_libraries: bool) -> Unusable | None:
+    """What stands in the way of its plan being read, a library's header, or a whole program."""
     facts = outline(byte_text(source))
     if library := min([*_libraries(facts.lexed, allow_libraries)], default=None):
         at, reason = library
@@ -237,10 +240,7 @@ def _not_allowed(
         lines = ["", *source.split("\n"), ""]
         written = lines[error.line].strip()[:300] if error.line < len(lines) else ""
         return unusable("bad_plan", f"{error.message}, in the line `{written}`")
-    problems = check_source(
-        source, allow_libraries=allow_libraries, allow_ptx=allow_ptx, device=device
-    )
-    return unusable("host_code", problems[0]) if problems else None
+    return None
 
 
 def _check_plan(source: str, kernel: Kernel) -> None:

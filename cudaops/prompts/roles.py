@@ -19,6 +19,7 @@ from cudaops.domain.search import Branch
 from cudaops.domain.workload import Workload
 from cudaops.program.clusters import LEAST_CAPABILITY
 from cudaops.program.hygiene import ALLOWED_INCLUDES
+from cudaops.program.hygiene_ptx import NO_PTX, AuthorsPtx
 from cudaops.prompts import wording
 from cudaops.prompts.hypotheses import MAX_LESSON, MAX_REASON, MAX_STEP
 from cudaops.prompts.prompt import Draft, Prompt, prompt_of
@@ -90,6 +91,7 @@ class Briefing(NamedTuple):
     """What paid on other kernels, as it was when the run began."""
     allow_libraries: bool = False
     allow_ptx: bool = False
+    authors_ptx: AuthorsPtx = NO_PTX
     allow_precision: Precision | None = None
     """As in `Policy`."""
     includes: frozenset[str] = ALLOWED_INCLUDES

@@ -30,7 +30,7 @@ from cudaops.executors.stopping import in_background
 from cudaops.executors.untrusted_files import remove
 from cudaops.problem.reference import Draw, draws_of
 from cudaops.program.analysis.summary import summarise
-from cudaops.program.hygiene_ptx import has_ptx
+from cudaops.program.hygiene_ptx import authors_ptx
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.seen_launches import requiring, seen_launches
 from cudaops.program.serving import serves
@@ -86,7 +86,9 @@ class Workbench:
         self.program = program
         self.captured = captured
         self.executor = executor
-        allow_ptx = policy.allow_ptx or has_ptx(program)
+        self.authors_ptx = authors_ptx(program)
+        """What a rewrite may hold as it is, whatever the instructions."""
+        allow_ptx = policy.allow_ptx or bool(self.authors_ptx.spellings)
         self.policy = policy.model_copy(update={"allow_ptx": allow_ptx})
         """What is asked of a rewrite, which may hold inline PTX where the author's code does."""
         self.folder = folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cudaops.program.hygiene import check_source
-from cudaops.program.hygiene_ptx import has_ptx
+from cudaops.program.hygiene_ptx import authors_ptx
 from tests.executors.cuda.gpu_builds import program_of
 
 KERNEL = "__global__ void k(float* p) { p[threadIdx.x] = 1.0f; }\n"
@@ -163,6 +163,44 @@ def test_words_in_strings_and_comments_are_no_code() -> None:
 def test_ptx_is_the_authors_where_it_stands_in_device_code() -> None:
     asm = 'asm volatile("prefetch.global.L2 [%0];" :: "l"(p));'
     device = f"__device__ void ahead(const float* p) {{ {asm} }}\n"
-    assert has_ptx(program_of(device + KERNEL))
+    authors = authors_ptx(program_of(device + KERNEL))
+    assert authors.spellings
     for other in (KERNEL, f"// {device}" + KERNEL, 'void host() { asm("nop"); }\n' + KERNEL):
-        assert not has_ptx(program_of(other))
+        assert not authors_ptx(program_of(other)).spellings
+
+
+MMA = (
+    'asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "\n'
+    '  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"\n'
+    '  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])\n'
+    '  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));'
+)
+HELD = "__device__ void tile(float* d, const unsigned* a, const unsigned* b) {{ {} }}\n"
+ELSEWHERE = {
+    "in another function": HELD.format(
+        MMA.replace("(d[", "(s[").replace("float* d", "float* s")
+    ).replace("float* d", "float* s"),
+    "in a macro": f"#define TILE(d, a, b) {MMA}\n".replace("\n  ", "\\\n  "),
+    "on one line": HELD.format(MMA.replace('"\n  "', "").replace("\n", "")),
+}
+CHANGED = {
+    "another instruction": HELD.format(MMA.replace("m16n8k16", "m16n8k8")),
+    "another operand": HELD.format(MMA.replace("{%8, %9}", "{%9, %8}")),
+    "another constraint": HELD.format(MMA.replace('"r"(b[1])', '"l"(b[1])')),
+    "not volatile": HELD.format(MMA.replace(" volatile", "")),
+    "more in its text": HELD.format(MMA.replace('%3};"', '%3}; exit;"')),
+    "of a function of the host": HELD.format(MMA).replace("__device__ ", ""),
+}
+
+
+@pytest.mark.parametrize("case", ELSEWHERE)
+def test_the_authors_statements_may_stand_where_they_are_wanted(case: str) -> None:
+    authors = authors_ptx(program_of(HELD.format(MMA) + KERNEL))
+    assert check_source(ELSEWHERE[case] + KERNEL, allow_ptx=True, authors=authors) == ()
+    assert check_source(ELSEWHERE[case] + KERNEL, allow_ptx=True)
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_the_authors_statements_stand_as_they_are_spelled(case: str) -> None:
+    authors = authors_ptx(program_of(HELD.format(MMA) + KERNEL))
+    assert check_source(CHANGED[case] + KERNEL, allow_ptx=True, authors=authors)
