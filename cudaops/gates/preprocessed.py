@@ -50,7 +50,8 @@ from cudaops.program.hygiene_preprocessed import (
     candidate_part,
     with_plain_words,
 )
-from cudaops.program.lexing import byte_text, lex, line_of
+from cudaops.program.lexing import apply_edits, byte_text, lex, line_of
+from cudaops.program.ptx_asm import asm_edits
 from cudaops.program.reroute import device_view_files
 from cudaops.sandbox.workbench import Workbench
 from cudaops.storage import TEMPORARY, Facts, entry_of, make_once, raise_if_full
@@ -331,8 +332,11 @@ def _other_for_nvcc(executor: Executor, unit: Unit, views: Sequence[TextView]) -
 
 
 def _words(candidate: CandidateText) -> list[tuple[str, int]]:
-    """Every token with its line in the rewrite."""
+    """Every token with its line in the rewrite; an asm statement, which a macro of the author's may
+    have put there, as the C++ that stands for it where g++ compiles."""
     lexed = lex(byte_text(candidate.text))
+    if edits := asm_edits(lexed):
+        lexed = lex(apply_edits(lexed.text, edits))
     return [(t.text, candidate.lines[line_of(lexed.text, t.start) - 1]) for t in lexed.tokens]
 
 

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import queue
+import re
 import subprocess
 import sys
 import tempfile
@@ -144,7 +145,7 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
         raise NotUnderstood("template arguments that are not known")
     if CLUSTERS in kernel.text:
         raise NotUnderstood("thread block clusters")
-    files = tuple((f.path, joined(f.text)) for f in program.files)
+    files = tuple((f.path, _alignment_first(joined(f.text))) for f in program.files)
     instance = callee if is_template else None
     flags = tuple(preprocessor_words(program.code_options))
     place = (kernel.file, kernel.start_byte, kernel.end_byte) if kernel.needs_types else None
@@ -153,6 +154,17 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
     if isinstance(found, str):
         raise NotUnderstood(found)
     return found
+
+
+_ALIGNED = re.compile(
+    r"(\b(?:(?:extern|static)\s+)*__shared__)(\s+)(alignas\s*\((?:[^()\n]|\([^()\n]*\))*\))"
+)
+
+
+def _alignment_first(text: str) -> str:
+    """`__shared__ alignas(16)` as `alignas(16) __shared__`, of the same length: nvcc takes both,
+    and clang only what stands before the attribute that the first word becomes."""
+    return _ALIGNED.sub(r"\3\2\1", text)
 
 
 @lru_cache(maxsize=64)
@@ -179,7 +191,7 @@ def _form_or_why_not(
 
 def launched_instances(program: Program) -> tuple[LaunchedInstance, ...]:
     """What the launches of a program mean, as far as clang can tell; empty where it cannot."""
-    files = tuple((f.path, joined(f.text)) for f in program.files)
+    files = tuple((f.path, _alignment_first(joined(f.text))) for f in program.files)
     return _launched(files, program.main_path, tuple(preprocessor_words(program.code_options)))
 
 

@@ -172,6 +172,15 @@ def test_declarations() -> None:
     assert (pointer.type, pointer.pointer) == ("float", True)
 
 
+@pytest.mark.parametrize("aligned", ["alignas(16)", "alignas(alignof(double2))", "__align__(16)"])
+def test_alignment_behind_shared_as_nvcc_takes_it(aligned: str) -> None:
+    tile, dynamic, _ = body_of(
+        f"__shared__ {aligned} float tile[4]; extern __shared__ {aligned} double more[]; n = 1;"
+    )
+    assert tile == s.Declare("float", "tile", extents=(s.Number("4"),), shared=True)
+    assert dynamic == s.Declare("double", "more", shared=True, unsized=True)
+
+
 def test_a_second_variable_of_a_name_has_one_of_its_own() -> None:
     loops = body_of("for (int i = 0; i < n; ++i) a[i] = 0; for (int i = 0; i < n; ++i) a[i] = 1;")
     names = [n.name for loop in loops for n in s.below(loop) if isinstance(n, s.Declare)]
