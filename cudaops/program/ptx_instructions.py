@@ -1,8 +1,8 @@
-"""Instructions of PTX that a rewrite may hold, and what each computes, as C++.
+"""Instructions of PTX that compute or reach global memory, and what each computes, as C++.
 
-All are pure but for loads and stores of global memory, which go through the same checks as any
-access of C++. What is not listed is refused: whatever branches, waits, synchronises, reads a
-register of the machine, or reaches memory in another way. Source of names, operands and
+Loads and stores go through the same checks as any access of C++. A rewrite may hold these and what
+`ptx_machine.warp_operation` has; the rest is refused: whatever branches, waits for other threads,
+reads a register of the machine, or reaches memory in another way. Source of names, operands and
 corner cases: PTX ISA 9.0, chapter 9. The functions are `executors/cpu/include/cudaops/ptx.h`.
 """
 

@@ -1,7 +1,7 @@
-"""Instructions of PTX that an author's own program may hold beyond those of a rewrite, as C++.
+"""Instructions of PTX beyond arithmetic and global memory, as C++: all of them for an author's own
+program, and for a rewrite those of tensor cores, of the warp and of asynchronous copies.
 
-They read registers of the machine, reach shared memory, wait, ask the warp, and drive tensor cores.
-What is not here is refused by the `cpu` executor in words: asynchronous bulk copies and their
+The others read registers of the machine, reach shared memory, wait. What is not here is refused by the `cpu` executor in words: asynchronous bulk copies and their
 barriers, `wgmma`, `tcgen05`, named barriers, calls. Source of names, operands and corner cases: PTX
 ISA 9.0, chapters 9 and 10. The functions are `executors/cpu/include/cudaops/ptx_machine.h`.
 
@@ -57,6 +57,12 @@ SPECIAL: dict[str, tuple[Kind, str]] = {
 }  # fmt: skip
 """Registers of the machine by their names behind `%%`."""
 
+_REWRITES = re.compile(
+    r"(?:mma\.sync|ldmatrix|stmatrix|cp\.async|shfl\.sync|vote\.sync|match|redux|cvta)\..*"
+    r"|cvt\.rna\..*tf32\.f32|(?:cvt|add|sub|mul|fma|min|max|neg|abs)\..*f16.*"
+)
+"""Names of what a rewrite may hold: each has an intrinsic or a header of CUDA's that it may call."""
+
 _Parts = dict[str, str]
 _Maker = Callable[[_Parts], Operation | None]
 
@@ -70,6 +76,11 @@ def machine_operation(opcode: str) -> Operation | None:
             if made is not None:
                 return made
     return None
+
+
+def warp_operation(opcode: str) -> Operation | None:
+    """The instruction of this name where a rewrite may hold it as well."""
+    return machine_operation(opcode) if _REWRITES.fullmatch(opcode) else None
 
 
 def _call(name: str, count: int, first: int = 0) -> str:

@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn
 
 from cudaops.program.ptx_instructions import BITS, PACK, UNPACK, Operation, operation, unsigned
-from cudaops.program.ptx_machine import NARROW, REGISTERS, SPECIAL, machine_operation
+from cudaops.program.ptx_machine import (
+    NARROW,
+    REGISTERS,
+    SPECIAL,
+    machine_operation,
+    warp_operation,
+)
 
 MAX_INSTRUCTIONS = 64
 """Of one statement. Judgement: the longest in CUTLASS that computes has some 20."""
@@ -220,6 +226,7 @@ class PtxText:
         elif one.unpacks:
             self._unpack(one, guard)
         else:
+            self.has_memory |= one.writes is None or any(k.startswith("[") for k in one.reads)
             self._compute(one, guard)
         self._next(";")
         self.written |= self._fresh
@@ -228,7 +235,8 @@ class PtxText:
     def _operation(self, opcode: str) -> Operation | None:
         if opcode.startswith("mov.b") and self._has_braces():
             return self._packing(int(opcode[5:] or 0) if opcode[5:].isdigit() else 0)
-        return (machine_operation(opcode) if self.author else None) or operation(opcode)
+        beyond = machine_operation if self.author else warp_operation
+        return beyond(opcode) or operation(opcode)
 
     def _packing(self, bits: int) -> Operation | None:
         """`mov` between a register and its parts."""

@@ -37,6 +37,16 @@ READ = [
     'asm volatile("st.global.cs.v4.f32 [%0+-16], {%1, %1, %1, %1};" :: "l"(x), "f"(y) : "memory");',
     'asm("mul.f64 %0, %0, 1.5;" : "+d"(d));',
     'asm("shf.l.wrap.b32 %0, %1, %2, -1;" : "=&r"(u) : "r"(n), "r"(u));',
+    'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(u), "l"(x));',
+    'asm volatile("cp.async.commit_group;"); asm volatile("cp.async.wait_group %0;" :: "n"(1));',
+    'asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"'
+    ' : "=r"(u), "=r"(n) : "r"(n));',
+    'asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5},"'
+    ' " {%6}, {%0, %1, %2, %3};" : "+f"(y), "+f"(z), "+f"(x[0]), "+f"(x[1])'
+    ' : "r"(u), "r"(n), "r"(u));',
+    'asm("cvta.to.shared.u64 %0, %0;" : "+l"(l)); asm("redux.sync.add.s32 %0, %0, -1;" : "+r"(n));',
+    'asm("{ .reg .pred p; shfl.sync.bfly.b32 %0, %0, 16, 31, -1; }" : "+r"(u));',
+    'asm("fma.rn.f16x2 %0, %0, %0, %0;" : "+r"(u));',
     'if (n > 2) { asm("dp4a.s32.u32 %0, %1, %2, %0;" : "+r"(n) : "r"(n), "r"(u)); }',
 ]
 REFUSED = {
@@ -50,7 +60,10 @@ REFUSED = {
     'asm volatile("st.shared.f32 [%0], %1;" :: "r"(u), "f"(y) : "memory");': "is not among",
     'asm volatile("ld.volatile.global.f32 %0, [%1];" : "=f"(y) : "l"(x));': "is not among",
     'asm volatile("ld.global.v4.f64 {%0,%0,%0,%0}, [%1];" : "=d"(d) : "l"(x));': "is not among",
-    'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(u), "l"(x));': "is not among",
+    'asm("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(u), "l"(x));': "is not volatile",
+    'asm("cp.async.wait_all;");': "is not volatile",
+    'asm volatile("cp.async.bulk.commit_group;");': "is not among",
+    'asm volatile("nanosleep.u32 %0;" :: "r"(u));': "is not among",
     'asm("mov.u32 %0, %%clock;" : "=r"(u));': "a register of the machine",
     'asm("mov.u32 %0, %tid.x;" : "=r"(u));': "not read",
     'asm("{ L: bra L; }");': "not read",
