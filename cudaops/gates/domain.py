@@ -38,8 +38,8 @@ from cudaops.program.analysis.compensation import computes_rounding_errors
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
 from cudaops.program.plans import resolve
+from cudaops.sandbox.draw import Draw, Subject
 from cudaops.sandbox.drawn import Domain, DomainBuilder, DrawnInput
-from cudaops.sandbox.draws import Draw, Subject
 from cudaops.sandbox.oracle import Baseline
 from cudaops.sandbox.shared_variables import with_variables
 from cudaops.sandbox.variations import Way
@@ -233,7 +233,11 @@ class DomainJudge:
         kept = self._kept(least)
         summary = f"{least.on.draw.what}: {least.why}"
         summary += f" ({len(refusals)} of {applied} drawn inputs; this one is kept in {kept})"
-        numbers = {"inputs_refused": float(len(refusals)), "inputs": float(applied)}
+        as_launched = [one for one in refusals if _is_as_launched(one.on)]
+        numbers = {
+            "inputs_refused": float(len(refusals)), "inputs": float(applied),
+            "inputs_refused_as_launched": float(len(as_launched)),
+        }  # fmt: skip
         gate = Gate(name="correctness_domain", passed=False, summary=summary, numbers=numbers)
         return Judged(gate, least.misbehaved)
 
@@ -426,6 +430,11 @@ def _told(branches: Branches | None, whose: str) -> str:
         shown = ", ".join(str(line) for line in branches.missed_lines[:MOST_LINES])
         text += f" (not all on line {shown})"
     return text
+
+
+def _is_as_launched(one: DrawnInput) -> bool:
+    """Whether its grid and block are those of a launch that was captured."""
+    return one.draw.shape.is_captured or one.draw.recorded is not None
 
 
 def _off_by(found: BufferAccuracy) -> tuple[bool, bool]:

@@ -37,8 +37,8 @@ from cudaops.gates.qualification import qualification_of
 from cudaops.gates.reference import reference_gate
 from cudaops.gates.timed_outputs import timed_outputs_gate
 from cudaops.program.plans import baseline_plan
+from cudaops.sandbox.draw import rounds_to_integers
 from cudaops.sandbox.drawn import DIRECTED
-from cudaops.sandbox.draws import rounds_to_integers
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
 

@@ -13,9 +13,10 @@ from typing import NamedTuple
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.judgement import Gate, Policy
 from cudaops.domain.program import Program
+from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Progress, Say, line_of
 from cudaops.errors import InputError
-from cudaops.gates.evaluate import right
+from cudaops.gates.evaluate import evaluate, right
 from cudaops.program.whole_program import host_code_differs, replaced_kernels
 from cudaops.sandbox.stripping import Stripped, strip
 from cudaops.sandbox.whole_program import prints_the_same
@@ -41,6 +42,37 @@ class Looked(NamedTuple):
     """Kernels of the author that it launches otherwise or not at all, and why nobody knows."""
     left: frozenset[str]
     """Its kernels that stand for none."""
+
+
+def evaluated(
+    bench: Workbench,
+    rewrite: Rewrite,
+    given: HandedIn | None,
+    policy: Policy,
+    say: Say,
+) -> tuple[Evaluation, list[str]]:
+    """A rewrite through every gate, with `with_the_rest` where it is of a program.
+
+    Where it is wrong on launches of other sizes alone, whose grid nobody but its own host code
+    knows, it is judged for those that were seen.
+    """
+    evaluation = evaluate(bench, rewrite, policy.min_speedup, say)
+    if given is None:
+        return evaluation, []
+    as_seen = given.stripped.as_seen
+    if as_seen is not None and _are_wrong_elsewhere(evaluation.gates):
+        say("wrong for launches of other sizes: judged for those that were seen")
+        evaluation = evaluate(bench, as_seen, policy.min_speedup, say)
+    return with_the_rest(bench, given, evaluation, policy, say)
+
+
+def _are_wrong_elsewhere(gates: Sequence[Gate]) -> bool:
+    """Whether drawn inputs alone refuse it, and none of a launch that was seen."""
+    failed = [gate for gate in gates if not gate.passed]
+    return bool(failed) and all(
+        gate.name == "correctness_domain" and gate.numbers.get("inputs_refused_as_launched") == 0
+        for gate in failed
+    )
 
 
 def with_the_rest(
@@ -125,7 +157,10 @@ def _judged(
         def tell(progress: Progress) -> None:
             say(f"{kernel}: {line_of(progress)}")
 
-        return stripped, right(other, stripped.rewrite, tell)
+        gates = right(other, stripped.rewrite, tell)
+        if stripped.as_seen is not None and _are_wrong_elsewhere(gates):
+            gates = right(other, stripped.as_seen, tell)
+        return stripped, gates
     finally:
         bench.discard(folder.name)
 

@@ -18,8 +18,7 @@ from cudaops.domain.program import PLAIN, Compilation, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Progress
 from cudaops.errors import InputError, PlanError
-from cudaops.gates.evaluate import evaluate
-from cudaops.gates.handed_in import HandedIn, with_the_rest
+from cudaops.gates.handed_in import HandedIn, evaluated
 from cudaops.graph.events import EventLog, judgement_data
 from cudaops.graph.folder import CANDIDATE, write_iteration
 from cudaops.graph.state import State
@@ -56,10 +55,7 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
     def say(progress: Progress) -> None:
         tell(_placed(progress, place))
 
-    evaluation = evaluate(bench, rewrite, bench.policy.min_speedup, say)
-    notices: list[str] = []
-    if given is not None:
-        evaluation, notices = with_the_rest(bench, given, evaluation, bench.policy, say)
+    evaluation, notices = evaluated(bench, rewrite, given, bench.policy, say)
     gates = tuple(_placed(gate, place) for gate in evaluation.gates)
     evaluation = evaluation.model_copy(update={"gates": gates})
     judgement = evaluation.judged(bench.policy)

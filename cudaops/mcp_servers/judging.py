@@ -18,8 +18,7 @@ from cudaops.domain.options import KernelOptions
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunRecord, Say
 from cudaops.errors import InputError
-from cudaops.gates.evaluate import evaluate
-from cudaops.gates.handed_in import HandedIn, with_the_rest
+from cudaops.gates.handed_in import HandedIn, evaluated
 from cudaops.mcp_servers.calls import Level, in_thread, log, progress, replaces, with_options, works
 from cudaops.mcp_servers.opening import RaisedBarOptions
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
@@ -181,13 +180,11 @@ def _judge(
     policy = bench.policy
     if min_speedup is not None:
         policy = policy.model_copy(update={"min_speedup": max(min_speedup, policy.min_speedup)})
-    evaluation = evaluate(bench, rewrite, policy.min_speedup, say)
     # Where a person is to decide, that comes after this.
     unreviewed = policy.model_copy(update={"review": False})
-    notices: list[str] = []
-    if given is not None:
-        evaluation, notices = with_the_rest(bench, given, evaluation, unreviewed, say)
+    evaluation, notices = evaluated(bench, rewrite, given, unreviewed, say)
     judgement = evaluation.judged(unreviewed)
+    rewrite = evaluation.rewrite
     decided[rewrite.id] = Decision(evaluation, judgement)
     note("info", f"{rewrite.title}: {judgement.outcome}, {judgement.reason}")
     timed = evaluation.timed

@@ -2,9 +2,9 @@
 
 Derived from recordings of both programs. The launches that write what the baseline kernel writes
 are found by the contents of memory, by the names of the host code and of the parameters; then those
-before them whose results they read. Every value is the one that was seen, so `@requires` holds the
-plan to the sizes it was seen with. A wrong match is no danger: whatever is derived is judged like
-any other rewrite.
+before them whose results they read. Where a value is the one that was seen, and does not follow
+from the author's launch, `@requires` holds the plan to the sizes it was seen with. A wrong match is
+no danger: whatever is derived is judged like any other rewrite.
 """
 
 from __future__ import annotations
@@ -40,8 +40,11 @@ def derived_plan(
     candidate: Side,
     *,
     same_inputs: bool = True,
+    general: bool = False,
 ) -> PlanText:
     """The candidate's launches in the place of one launch of the baseline's `kernel`.
+
+    `general`: for launches of every size, where `plan_text` can say so.
 
     `same_inputs`: both host codes make the same inputs ready, so that memory with other contents is
     other memory. Else names decide.
@@ -59,11 +62,11 @@ def derived_plan(
         if len(steps) == len(first) and all(map(Step.agrees, first, steps)):
             known.append((workload, steps))
     try:
-        return plan_text(kernel, known)
+        return plan_text(kernel, known, general=general)
     except InputError:
         if len(known) == 1:
             raise
-        return plan_text(kernel, known[:1])
+        return plan_text(kernel, known[:1], general=general)
 
 
 class _Wanted(NamedTuple):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
+from fractions import Fraction
 from itertools import takewhile, zip_longest
 from typing import NamedTuple
 
@@ -325,15 +326,23 @@ def _pointer_text(
     return f"{best.name} {'+' if distance > 0 else '-'} {abs(distance) // step}"
 
 
-def plan_text(kernel: Kernel, known: Sequence[tuple[Workload, Sequence[Step]]]) -> PlanText:
-    """The directives for these workloads, whose steps agree."""
-    values = _Values(kernel, [workload for workload, _ in known])
+def plan_text(
+    kernel: Kernel, known: Sequence[tuple[Workload, Sequence[Step]]], *, general: bool = False
+) -> PlanText:
+    """The directives for these workloads, whose steps agree.
+
+    `general`: for launches of every size, where all that is passed follows from the author's launch
+    and the grid is in the same proportion to his as here. Else for the numbers that were seen.
+    """
+    values = _Values(kernel, [workload for workload, _ in known], general)
     launches, scratch = [], {}
     for steps in zip(*(steps for _, steps in known), strict=True):
         launches.append(values.launch(steps))
         for name in steps[0].scratch:
             sizes = [s.scratch[name] for s in steps]
             scratch[name] = f"// @scratch {name} bytes={values.text(sizes)}\n"
+    if general and not values.is_general:
+        return plan_text(kernel, known)
     first = known[0][1]
     entries = {
         s.kernel: made
@@ -349,10 +358,25 @@ def plan_text(kernel: Kernel, known: Sequence[tuple[Workload, Sequence[Step]]]) 
     )
 
 
+_FACTORS = range(1, 65)
+"""Elements a thread, or threads an element."""
+
+
+def _share_of(name: str, part: Fraction) -> str:
+    """`part` of a number, rounded up."""
+    above, below = part.numerator, part.denominator
+    whole = name if above == 1 else f"{name} * {above}"
+    return whole if below == 1 else f"({whole} + {below - 1}) / {below}"
+
+
 class _Values:
     """Numbers of several workloads as expressions."""
 
-    def __init__(self, kernel: Kernel, workloads: Sequence[Workload]) -> None:
+    def __init__(
+        self, kernel: Kernel, workloads: Sequence[Workload], general: bool = False
+    ) -> None:
+        self.is_general = general
+        """Until a number was written that may depend on an integer of the author's launch."""
         self.position = {p.name: i for i, p in enumerate(kernel.parameters)}
         self.integers: dict[str, list[int]] = {}
         self.floats: dict[str, list[float]] = {}
@@ -367,6 +391,7 @@ class _Values:
             for root, field in (("gridDim", "grid"), ("blockDim", "block"))
             for axis in "xyz"
         }
+        self.smem = [w.dynamic_smem_bytes for w in workloads]
         self.count = len(workloads)
         self.has_structures = any(isinstance(a, OpaqueArgument) for a in workloads[0].arguments)
         self.holds_floats = False
@@ -375,17 +400,15 @@ class _Values:
     def launch(self, steps: Sequence[Step]) -> str:
         """The directive of one step."""
         first = steps[0]
-        grid, block = (
-            ",".join(self.text([getattr(s, field)[axis] for s in steps]) for axis in range(3))
-            for field in ("grid", "block")
-        )
+        grid = ",".join(self._blocks(steps, axis) for axis in range(3))
+        block = ",".join(self._threads([s.block[axis] for s in steps]) for axis in range(3))
         arguments: list[str] = []
         for index, given in enumerate(first.given):
             arguments += self._arguments(given, [s.given[index] for s in steps])
         arguments += _structures(first.given)
         has_entry = any(isinstance(g, Packed | Member) for g in first.given)
         callee = entry_name(first.callee) if has_entry else first.callee
-        smem = self.text([s.smem for s in steps])
+        smem = self._shared([s.smem for s in steps])
         return (
             f"// @launch {callee} grid=({grid}) block=({block}) smem={smem} "
             f"args=({', '.join(arguments)})\n"
@@ -420,6 +443,38 @@ class _Values:
         varying = [*same, *(n for n, v in self.geometry.items() if v == list(values))]
         return varying[0] if varying else self._choice(values)
 
+    def _blocks(self, steps: Sequence[Step], axis: int) -> str:
+        """Blocks along an axis: by the author's grid where they cover as much, each thread so many
+        elements, or so many threads one."""
+        values, letter = [s.grid[axis] for s in steps], "xyz"[axis]
+        name = f"gridDim.{letter}"
+        theirs, threads = self.geometry[name], self.geometry[f"blockDim.{letter}"]
+        blocks = {(s.block[axis], there) for s, there in zip(steps, threads, strict=True)}
+        if not self.is_general:
+            return self.text(values)
+        if values == theirs:
+            return name
+        (own, there), *others = blocks
+        shares = (
+            [] if others else [s for n in _FACTORS for s in ((there, own * n), (there * n, own))]
+        )
+        shares += [s for n in _FACTORS for s in ((1, n), (n, 1))]
+        for share in shares:
+            part = Fraction(*share)
+            if values == [math.ceil(part * g) for g in theirs]:
+                return _share_of(name, part)
+        return self.text(values)
+
+    def _threads(self, values: Sequence[int]) -> str:
+        """Threads of a block along an axis, which launches of every size have where all seen do."""
+        return str(values[0]) if len(set(values)) == 1 else self.text(values)
+
+    def _shared(self, values: Sequence[int]) -> str:
+        """Bytes of dynamic shared memory: where there are none or as many as the author has, so for
+        every size."""
+        same = len(set(values)) == 1 and (not values[0] or list(values) == self.smem)
+        return str(values[0]) if same else self.text(values)
+
     def _alike(self, known: str, name: str, position: int) -> tuple[tuple[int, float], bool]:
         """How much speaks for a number of the baseline's; a member goes by its own name."""
         return closeness(known.rpartition(".")[2], name), self.position.get(known) == position
@@ -430,6 +485,7 @@ class _Values:
             if not math.isfinite(value):
                 raise InputError(f"a launch is given {value}, which no plan can say")
             return repr(value)
+        self.is_general = False
         if not -(2**63) < value < 2**63:
             raise InputError(f"a launch is given {value}, which does not fit a plan's 64 bits")
         return str(value)
@@ -453,8 +509,10 @@ class _Values:
 
     def requires(self) -> list[str]:
         """The sizes that the numbers were seen with; the grid where a size may be a member."""
-        pinned: dict[str, list[int] | list[float]] = dict(self.integers)
-        if not pinned or self.has_structures:
+        pinned: dict[str, list[int] | list[float]] = {}
+        if not self.is_general:
+            pinned |= self.integers
+        if not self.is_general and (not pinned or self.has_structures):
             pinned |= {n: v for n, v in self.geometry.items() if n.startswith("gridDim")}
         if self.holds_floats:
             pinned |= self.floats

@@ -1,9 +1,10 @@
 """Instructions of PTX beyond arithmetic and global memory, as C++: all of them for an author's own
 program, and for a rewrite those of tensor cores, of the warp and of asynchronous copies.
 
-The others read registers of the machine, reach shared memory, wait. What is not here is refused by the `cpu` executor in words: asynchronous bulk copies and their
-barriers, `wgmma`, `tcgen05`, named barriers, calls. Source of names, operands and corner cases: PTX
-ISA 9.0, chapters 9 and 10. The functions are `executors/cpu/include/cudaops/ptx_machine.h`.
+The others read registers of the machine, reach shared memory, wait. What is not here is refused by
+the `cpu` executor in words: asynchronous bulk copies and their barriers, `wgmma`, `tcgen05`, named
+barriers, calls. Source of names, operands and corner cases: PTX ISA 9.0, chapters 9 and 10. The
+functions are `executors/cpu/include/cudaops/ptx_machine.h`.
 
 An operand in `Operation.reads` is a kind; `int`, of any width, without a sign; `u32*4`, as many
 between braces; `[global]` or `[shared]`, an address in brackets; `!pred`, which `!` may negate.
@@ -61,7 +62,7 @@ _REWRITES = re.compile(
     r"(?:mma\.sync|ldmatrix|stmatrix|cp\.async|shfl\.sync|vote\.sync|match|redux|cvta)\..*"
     r"|cvt\.rna\..*tf32\.f32|(?:cvt|add|sub|mul|fma|min|max|neg|abs)\..*f16.*"
 )
-"""Names of what a rewrite may hold: each has an intrinsic or a header of CUDA's that it may call."""
+"""Names of what a rewrite may hold: for each CUDA has an intrinsic or a header that it may use."""
 
 _Parts = dict[str, str]
 _Maker = Callable[[_Parts], Operation | None]

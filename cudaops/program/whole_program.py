@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import count, pairwise
@@ -55,14 +56,17 @@ def rewrite_from_program(
     *,
     allow_libraries: bool = False,
     same_inputs: bool = True,
+    general: bool = False,
 ) -> Rewrite:
     """The candidate's kernels, launched as it launches them, as a rewrite of the `kernel`.
 
     `workloads`: of the baseline, most expensive first. `allow_libraries` keeps the headers of
     device-side libraries. Raises InputError, one line, where it cannot be one: see `derived_plan`,
-    and there for `same_inputs`.
+    and there for `same_inputs` and `general`.
     """
-    plan = derived_plan(baseline, kernel, workloads, candidate, same_inputs=same_inputs)
+    plan = derived_plan(
+        baseline, kernel, workloads, candidate, same_inputs=same_inputs, general=general
+    )
     code = device_source(
         candidate.program,
         allow_libraries=allow_libraries,
@@ -99,6 +103,16 @@ def host_code_differs(baseline: Program, candidate: Program) -> bool:
     """Whether anything but kernels, their launches and what only device code needs has other
     words."""
     return _host_words(baseline) != _host_words(candidate)
+
+
+_DECIDING = frozenset({"if", "else", "switch", "case", "?", "for", "while", "do", "&&", "||"})
+
+
+def host_code_decides(baseline: Program, candidate: Program) -> bool:
+    """Whether the candidate's host code may choose its launch by more than the author's does: it
+    has more branches or loops, beside its kernels."""
+    more = Counter(_host_words(candidate)) - Counter(_host_words(baseline))
+    return not _DECIDING.isdisjoint(more)
 
 
 def _host_words(program: Program) -> list[str]:

@@ -37,11 +37,12 @@ from cudaops.executors.cpu.order import SAME_L2
 from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.draws import Broken, Draw, Drawing, Subject
+from cudaops.sandbox.draw import Broken, Draw, Subject
+from cudaops.sandbox.draws import Drawing
 from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_arguments
 from cudaops.sandbox.launch_numbers import number_of
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
-from cudaops.sandbox.shapes import ShapeFinder, axes_of, with_a_block_more
+from cudaops.sandbox.shapes import Shape, ShapeFinder, axes_of, with_a_block_more
 from cudaops.sandbox.shared_variables import shared_variables, with_variables
 from cudaops.sandbox.text_asks import numbers_in
 
@@ -156,6 +157,7 @@ class DomainBuilder:
         self._own_habits = frozenset(h for one in found for h in one.habits)
         found += self._borne(self._drawing.probes(small))
         self._drawing.learn([one.draw for one in found])
+        found += self._beside(small)
         for shape in shapes:
             if shape is not small:
                 more = self._borne(self._drawing.probes(shape, again=True))
@@ -178,6 +180,12 @@ class DomainBuilder:
             tuple(self._with_references(found)), self._drawing.assumed(self._why),
             tuple(s.what for s in shapes), self._tried, branches,
         )  # fmt: skip
+
+    def _beside(self, shape: Shape) -> list[_Borne]:
+        """What is borne of `Drawing.beside`, each once more on drawn contents."""
+        found = self._borne(self._drawing.beside(shape))
+        self._drawing.beside_others |= {name for one in found for name in one.draw.values}
+        return found + self._borne(self._drawing.pairs(shape, [one.draw for one in found]))
 
     def about(self, domain: Domain, text: str) -> tuple[DrawnInput, ...]:
         """Further inputs, with values about the numbers that stand in a rewrite's text and not in

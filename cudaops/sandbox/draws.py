@@ -1,8 +1,4 @@
-"""Which inputs are drawn: one thing at a time first, then several at once by ways that were borne.
-
-Everything that the author's result may depend on is an `Item`: the contents of each buffer, each
-number that is passed, each variable of the module. A `Draw` says how each of them is made.
-"""
+"""Which inputs are drawn: one thing at a time, then several at once by ways that were borne."""
 
 from __future__ import annotations
 
@@ -10,20 +6,15 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
 
 import numpy as np
 
 from cudaops.domain.execution import LaunchNumbers
-from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
     FLOATING,
     Allocation,
     DeviceMemory,
-    Element,
-    Field,
     GlobalState,
     OpaqueArgument,
     ScalarArgument,
@@ -32,9 +23,9 @@ from cudaops.domain.workload import (
 from cudaops.executors.arrays import Array, read_array, write_array
 from cudaops.executors.base import Trial
 from cudaops.executors.fields import field_values, views, write_fields
-from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.lexing import without_comments
 from cudaops.program.plans import baseline_plan
+from cudaops.sandbox.draw import Broken, Draw, Item, Subject
 from cudaops.sandbox.inputs import ascends, before_path, pad_tail, searched_tables
 from cudaops.sandbox.launch_numbers import are_steps, as_launched, number_of, with_numbers
 from cudaops.sandbox.shapes import (
@@ -47,7 +38,6 @@ from cudaops.sandbox.shapes import (
 from cudaops.sandbox.text_asks import asks_for_nan, numbers_in, tells_apart
 from cudaops.sandbox.variations import (
     COMPENSATED_WAYS,
-    EXACT_WAYS,
     LIMITS,
     UNIFORM_WAYS,
     Way,
@@ -77,6 +67,9 @@ MOST_MOVE = 0.8
 """Chance of a number that is passed to be another one in a draw, and in every fourth: some branches
 take two numbers that nobody passes together."""
 MOST_PAIRS = 120
+MOST_BESIDE = 8
+MOST_FEWER = 3
+"""Values of a number that is not borne alone, and of each one beside it."""
 LARGEST_MODE = 16
 """Of a number that says what is to be done, and of its pairs with values of the other numbers."""
 UNIFORM_DRAWS = 64
@@ -95,88 +88,6 @@ FAR = 2**30
 MOST_FAR = 16
 """An integer argument from there on is near an end of its type; so many draws have one."""
 FEW_MOVE: tuple[Way, ...] = ("sparse", "touched")
-
-Broken = frozenset[str]
-
-
-@dataclass(frozen=True)
-class Item:
-    """Something that the author's result may depend on."""
-
-    name: str
-    kind: Literal["buffer", "argument", "variable"]
-    element: Element
-    index: int = -1
-    """Of the allocation."""
-    state: GlobalState | None = None
-    field: Field | None = None
-    """Of the structures in a buffer, or of the one that is passed."""
-
-
-@dataclass(frozen=True)
-class Draw:
-    """What one input is made of: ways of contents and values of arguments by the item's name."""
-
-    shape: Shape
-    ways: Mapping[str, Way] = field(default_factory=dict)
-    values: Mapping[str, int | float] = field(default_factory=dict)
-    recorded: int | None = None
-    """Position of another launch of the program, whose arguments and geometry these are."""
-    seed: int = 0
-    numbers: tuple[float, ...] = ()
-    """What contents that are drawn near numbers are drawn near to."""
-
-    @property
-    def what(self) -> str:
-        """In words: `rows 61; row_ptr steps, x signed`."""
-        told = [f"{n} {v:.9g}" for n, v in self.values.items()]
-        told += [f"{n} {w.replace('_', ' ')}" for n, w in self.ways.items()]
-        sizes = self.shape.what if self.recorded is None else f"launch {self.recorded + 1}"
-        return "; ".join(one for one in (sizes, ", ".join(told)) if one)
-
-    @property
-    def changes(self) -> int:
-        """How many things are not as captured."""
-        return len(self.ways) + len(self.values)
-
-    @property
-    def exact(self) -> bool:
-        """Whether every floating value that is drawn is a small integer."""
-        return bool(self.ways) and all(w in EXACT_WAYS for w in self.ways.values())
-
-
-class Subject(NamedTuple):
-    """What is drawn for."""
-
-    workload: Workload
-    """With its roles refined."""
-    program: Program
-    kernel: Kernel
-    facts: KernelFacts | None
-    launches: tuple[LaunchNumbers, ...]
-    """The program's, of this kernel, each configuration once."""
-    compensated: bool = False
-    """The author's kernel computes its own rounding errors (`analysis/compensation.py`)."""
-
-    @property
-    def rounds_to_integers(self) -> bool:
-        """Whether integers that the kernel writes may come of floating point."""
-        return rounds_to_integers(self.workload, self.kernel, self.program)
-
-
-_FLOATING_WORD = re.compile(r"float|double|half|bfloat|\b\d+\.\d*f?")
-_ROUNDS_ITSELF = re.compile(r"\b(?:l?l?rint|nearbyint)f?\b|\b__\w+_r[nzud]\b|\b__(?:half|float)2")
-
-
-def rounds_to_integers(workload: Workload, kernel: Kernel, program: Program) -> bool:
-    """Whether integers that a kernel writes may come of floating point: which products its compiler
-    fuses with a sum decides them where the number lies next to an integer. Not where the program
-    rounds to whole numbers by the processor's mode: all of them would turn on it."""
-    if any(_ROUNDS_ITSELF.search(f.text) for f in program.files):
-        return False
-    written = [view for a in workload.allocations if a.role != "in" for view in views(a)]
-    integers = any(view.element not in FLOATING for view in written)
-    return integers and bool(_FLOATING_WORD.search(kernel.text))
 
 
 class Drawing:
@@ -210,6 +121,8 @@ class Drawing:
         """Of contents that the author's kernel bears, by item."""
         self.values: dict[str, list[int | float]] = {}
         """Likewise of arguments."""
+        self.beside_others: set[str] = set()
+        """Arguments that were others beside another one's other value."""
 
     def items(self, workload: Workload) -> list[Item]:
         """Everything that can be another."""
@@ -258,6 +171,29 @@ class Drawing:
             ways = [way for way in FEW_MOVE if way in known for _ in range(2)]
         return [self.draw(shape, {item.name: way}) for way in ways]
 
+    def beside(self, shape: Shape) -> list[Draw]:
+        """Integers that are not borne alone, as a row's stride, beside fewer of what they belong
+        to."""
+        integers = [
+            i
+            for i in self.items(shape.workload)
+            if i.kind == "argument" and i.element not in FLOATING and i.element != "bool"
+        ]
+        fewer = [
+            (i.name, sorted(value for value in known if 0 < value < whole)[::-1][:MOST_FEWER])
+            for i in integers
+            for known, whole in [(self.values.get(i.name, []), number_of(shape.workload, i.name))]
+        ]
+        draws = [
+            self.draw(shape, values={name: fewer_of, item.name: value})
+            for item in integers
+            if not self.values.get(item.name)
+            for value in self._other_values(shape, item)[:MOST_BESIDE]
+            for name, values in fewer
+            for fewer_of in values
+        ]
+        return [draws[n] for n in sorted(self.random.permutation(len(draws))[:MOST_PROBES])]
+
     def learn(self, borne: Sequence[Draw]) -> None:
         """What single things may be."""
         for draw in borne:
@@ -265,6 +201,16 @@ class Drawing:
                 self.ways.setdefault(name, []).append(way)
             for name, value in draw.values.items():
                 self.values.setdefault(name, []).append(value)
+
+    def pairs(self, shape: Shape, borne: Sequence[Draw]) -> list[Draw]:
+        """Values that are borne beside one another, on drawn contents."""
+        items = [i for i in self.items(shape.workload) if self.ways.get(i.name)]
+        return [self.draw(shape, self._any_ways(items), one.values) for one in borne]
+
+    def _any_ways(self, items: Sequence[Item]) -> dict[str, Way]:
+        return {
+            i.name: self.ways[i.name][self.random.integers(len(self.ways[i.name]))] for i in items
+        }
 
     def combined(self, shape: Shape, count: int | None = None) -> Iterator[Draw]:
         """Several things at once, by ways that the author's kernel bears one by one."""
@@ -361,10 +307,7 @@ class Drawing:
         draws = []
         for number in alike:
             values = {} if whole else self._passed_by(self.subject.launches[number])
-            ways = {
-                i.name: self.ways[i.name][self.random.integers(len(self.ways[i.name]))]
-                for i in items
-            }
+            ways = self._any_ways(items)
             at = number if whole else None
             draws.append(self.draw(shape, values=values, recorded=at))
             draws.append(self.draw(shape, ways, values, recorded=at))
@@ -459,6 +402,8 @@ class Drawing:
         others, by item."""
         told = []
         for item in self.items(self.subject.workload):
+            if item.name in self.beside_others:
+                continue
             if not (self.ways if item.kind != "argument" else self.values).get(item.name):
                 reason = why.get(item.name)
                 told.append(

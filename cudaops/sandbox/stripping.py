@@ -21,7 +21,7 @@ from cudaops.program.instances import plain_name
 from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
 from cudaops.program.parse import parse_files, require_runnable
 from cudaops.program.plan_text import entry_name
-from cudaops.program.whole_program import rewrite_from_program
+from cudaops.program.whole_program import host_code_decides, rewrite_from_program
 from cudaops.sandbox.captures import captured_of_author
 from cudaops.sandbox.workbench import Workbench
 
@@ -36,12 +36,15 @@ class Stripped(NamedTuple):
     """A program's kernels with the launch that was seen."""
 
     rewrite: Rewrite
+    """For launches of every size where what was seen can be said for all."""
     notices: tuple[str, ...]
     """What of the program was left behind and might have mattered, a line each."""
     taken: frozenset[str] = frozenset()
     """Its kernels that the rewrite launches."""
     left: frozenset[str] = frozenset()
     """Others that it launches itself."""
+    as_seen: Rewrite | None = None
+    """The same for the numbers that were seen alone; None where `rewrite` is."""
 
 
 def program_of(text: str) -> Program:
@@ -81,17 +84,23 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
         )
     program = program.model_copy(update={"exit_code": bench.program.exit_code})
     side = Side(program, _recorded(bench, program, strangers))
+    same_inputs = not strangers
     try:
-        rewrite = _taken(bench, side, same_inputs=not strangers)
+        as_seen = _taken(bench, side, same_inputs=same_inputs)
     except InputError:
         if strangers or _finds_the_same_again(bench):
             raise
-        rewrite = _taken(bench, side, same_inputs=False)
+        same_inputs = False
+        as_seen = _taken(bench, side, same_inputs=same_inputs)
+    rewrite = as_seen
+    if not host_code_decides(bench.program, program):
+        rewrite = _taken(bench, side, same_inputs=same_inputs, general=True)
     taken = _launched_by(rewrite, program)
     left = frozenset({c.kernel for c in side.captured.counts} - taken)
     notices = [f"its launches of {', '.join(sorted(left))} are left out"] if left else []
     _require_applicable(bench, rewrite)
-    return Stripped(rewrite, tuple(notices), taken, left)
+    other = as_seen if as_seen.source != rewrite.source else None
+    return Stripped(rewrite, tuple(notices), taken, left, other)
 
 
 def _launched_by(rewrite: Rewrite, program: Program) -> frozenset[str]:
@@ -128,7 +137,7 @@ def _recorded(bench: Workbench, program: Program, strangers: bool) -> Captured:
     return captured
 
 
-def _taken(bench: Workbench, side: Side, *, same_inputs: bool) -> Rewrite:
+def _taken(bench: Workbench, side: Side, *, same_inputs: bool, general: bool = False) -> Rewrite:
     author = bench.captured.judged
     ours = tuple(w for w in bench.judged if w.run == bench.captured.runs.index(author))
     return rewrite_from_program(
@@ -138,6 +147,7 @@ def _taken(bench: Workbench, side: Side, *, same_inputs: bool) -> Rewrite:
         side,
         allow_libraries=bench.policy.allow_libraries,
         same_inputs=same_inputs,
+        general=general,
     )
 
 

@@ -39,11 +39,11 @@ READ = [
     'asm("shf.l.wrap.b32 %0, %1, %2, -1;" : "=&r"(u) : "r"(n), "r"(u));',
     'asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"(u), "l"(x));',
     'asm volatile("cp.async.commit_group;"); asm volatile("cp.async.wait_group %0;" :: "n"(1));',
-    'asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"'
-    ' : "=r"(u), "=r"(n) : "r"(n));',
-    'asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5},"'
-    ' " {%6}, {%0, %1, %2, %3};" : "+f"(y), "+f"(z), "+f"(x[0]), "+f"(x[1])'
-    ' : "r"(u), "r"(n), "r"(u));',
+    """asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+            : "=r"(u), "=r"(n) : "r"(n));""",
+    """asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5},"
+            " {%6}, {%0, %1, %2, %3};" : "+f"(y), "+f"(z), "+f"(x[0]), "+f"(x[1])
+            : "r"(u), "r"(n), "r"(u));""",
     'asm("cvta.to.shared.u64 %0, %0;" : "+l"(l)); asm("redux.sync.add.s32 %0, %0, -1;" : "+r"(n));',
     'asm("{ .reg .pred p; shfl.sync.bfly.b32 %0, %0, 16, 31, -1; }" : "+r"(u));',
     'asm("fma.rn.f16x2 %0, %0, %0, %0;" : "+r"(u));',

@@ -146,9 +146,22 @@ def changed(tmp_path: Path, name: str, *edits: tuple[str, str]) -> Path:
 
 def test_the_authors_kernel_with_another_block(bench: Workbench, tmp_path: Path) -> None:
     other = changed(tmp_path, "rows.cu", ("(rows + 127) / 128, 128", "(rows + 63) / 64, 64"))
-    launch, *_ = directives(read_candidate(bench, other))
-    given = "args=(x, sums, scale, rows, columns)"
-    assert launch == f"launch row_sums grid=(8,1,1) block=(64,1,1) {given}"
+    (launch,) = directives(read_candidate(bench, other))
+    grid, given = "gridDim.x * 2,gridDim.y,gridDim.z", "args=(x, sums, scale, rows, columns)"
+    assert launch == f"launch row_sums grid=({grid}) block=(64,1,1) {given}"
+
+
+def test_host_code_that_decides_is_held_to_what_was_seen(bench: Workbench, tmp_path: Path) -> None:
+    call = "<<<(rows + 127) / 128, 128>>>"
+    text = (PROGRAMS / "rows.cu").read_text()
+    line = next(ln for ln in text.splitlines() if call in ln)
+    decides = line.replace(call, "<<<(rows + 63) / 64, 64>>>")
+    other = changed(
+        tmp_path, "rows.cu", (line, f"    if (rows % 64 == 0) {{ {decides} }} else {{ {line} }}")
+    )
+    launch, *held = directives(read_candidate(bench, other))
+    assert launch.startswith("launch row_sums grid=(8,1,1) block=(64,1,1) ")
+    assert held == ["requires rows == 512", "requires columns == 256"]
 
 
 FILLS = "h[i] = (float)(i * 7 % 23) - 11.0f;"

@@ -1,0 +1,102 @@
+"""What an input is drawn for and made of.
+
+Everything that the author's result may depend on is an `Item`: the contents of each buffer, each
+number that is passed, each variable of the module. A `Draw` says how each of them is made.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+from cudaops.domain.execution import LaunchNumbers
+from cudaops.domain.program import Kernel, Program
+from cudaops.domain.workload import FLOATING, Element, Field, GlobalState, Workload
+from cudaops.executors.fields import views
+from cudaops.program.analysis.facts import KernelFacts
+from cudaops.sandbox.shapes import Shape
+from cudaops.sandbox.variations import EXACT_WAYS, Way
+
+Broken = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Item:
+    """Something that the author's result may depend on."""
+
+    name: str
+    kind: Literal["buffer", "argument", "variable"]
+    element: Element
+    index: int = -1
+    """Of the allocation."""
+    state: GlobalState | None = None
+    field: Field | None = None
+    """Of the structures in a buffer, or of the one that is passed."""
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one input is made of: ways of contents and values of arguments by the item's name."""
+
+    shape: Shape
+    ways: Mapping[str, Way] = field(default_factory=dict)
+    values: Mapping[str, int | float] = field(default_factory=dict)
+    recorded: int | None = None
+    """Position of another launch of the program, whose arguments and geometry these are."""
+    seed: int = 0
+    numbers: tuple[float, ...] = ()
+    """What contents that are drawn near numbers are drawn near to."""
+
+    @property
+    def what(self) -> str:
+        """In words: `rows 61; row_ptr steps, x signed`."""
+        told = [f"{n} {v:.9g}" for n, v in self.values.items()]
+        told += [f"{n} {w.replace('_', ' ')}" for n, w in self.ways.items()]
+        sizes = self.shape.what if self.recorded is None else f"launch {self.recorded + 1}"
+        return "; ".join(one for one in (sizes, ", ".join(told)) if one)
+
+    @property
+    def changes(self) -> int:
+        """How many things are not as captured."""
+        return len(self.ways) + len(self.values)
+
+    @property
+    def exact(self) -> bool:
+        """Whether every floating value that is drawn is a small integer."""
+        return bool(self.ways) and all(w in EXACT_WAYS for w in self.ways.values())
+
+
+class Subject(NamedTuple):
+    """What is drawn for."""
+
+    workload: Workload
+    """With its roles refined."""
+    program: Program
+    kernel: Kernel
+    facts: KernelFacts | None
+    launches: tuple[LaunchNumbers, ...]
+    """The program's, of this kernel, each configuration once."""
+    compensated: bool = False
+    """The author's kernel computes its own rounding errors (`analysis/compensation.py`)."""
+
+    @property
+    def rounds_to_integers(self) -> bool:
+        """Whether integers that the kernel writes may come of floating point."""
+        return rounds_to_integers(self.workload, self.kernel, self.program)
+
+
+_FLOATING_WORD = re.compile(r"float|double|half|bfloat|\b\d+\.\d*f?")
+_ROUNDS_ITSELF = re.compile(r"\b(?:l?l?rint|nearbyint)f?\b|\b__\w+_r[nzud]\b|\b__(?:half|float)2")
+
+
+def rounds_to_integers(workload: Workload, kernel: Kernel, program: Program) -> bool:
+    """Whether integers that a kernel writes may come of floating point: which products its compiler
+    fuses with a sum decides them where the number lies next to an integer. Not where the program
+    rounds to whole numbers by the processor's mode: all of them would turn on it."""
+    if any(_ROUNDS_ITSELF.search(f.text) for f in program.files):
+        return False
+    written = [view for a in workload.allocations if a.role != "in" for view in views(a)]
+    integers = any(view.element not in FLOATING for view in written)
+    return integers and bool(_FLOATING_WORD.search(kernel.text))
