@@ -1,4 +1,5 @@
-"""What `cudaops run` makes of a folder of programs: one subfolder each, with one .cu and ARGS.
+"""What `cudaops run` makes of a folder of programs: one subfolder each, with one .cu, ARGS, and NVCC
+where nvcc needs more words.
 
     python benchmarks/improve.py FOLDER --executor cuda --jobs 4 --limit 560 --part 1/3 --out OUT
 
@@ -50,6 +51,8 @@ def improved(
         "--timeout", "100", "--out", str(out), *options.options.split(),
         *(word for line in lines for word in ("--args", line)),
     ]  # fmt: skip
+    if (folder / "NVCC").is_file():
+        command += ["--nvcc", (folder / "NVCC").read_text().strip()]
     began = time.monotonic()
     env = {**os.environ, "CUDAOPS_MEMORY": "off"}
     if gpu is not None:

@@ -15,6 +15,7 @@ import json
 import os
 import queue
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -36,7 +37,9 @@ def built(folder: Path, text: Path, exe: Path) -> str:
     shutil.copytree(folder, work)
     (main,) = work.glob("*.cu")
     shutil.copy(text, main)
-    command = ["nvcc", "-O3", "-arch=native", "-std=c++17", main.name, "-o", str(exe)]
+    words = folder / "NVCC"
+    more = shlex.split(words.read_text()) if words.is_file() else []
+    command = ["nvcc", "-O3", "-arch=native", "-std=c++17", *more, main.name, "-o", str(exe)]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     return done.stderr.strip()[:300] if done.returncode else ""
 
