@@ -1,5 +1,5 @@
-"""What `cudaops run` makes of a folder of programs: one subfolder each, with one .cu, ARGS, and NVCC
-where nvcc needs more words.
+"""What `cudaops run` makes of a folder of programs: one subfolder each, with one .cu and ARGS, and
+NVCC where nvcc needs more words.
 
     python benchmarks/improve.py FOLDER --executor cuda --jobs 4 --limit 560 --part 1/3 --out OUT
 
