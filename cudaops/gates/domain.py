@@ -56,7 +56,7 @@ FEWEST_ROUNDED = 3
 """Of some hundred comparisons one exceeds by chance what rounding mostly does. A result that is off
 by less than ROUNDING of its size, or of its buffer's, is refused where so many inputs show it: a
 kernel that computes less exactly shows it on many."""
-AT_THE_END: frozenset[Way] = frozenset({"widest", "huge", "denormals"})
+AT_THE_END: frozenset[Way] = frozenset({"widest", "huge", "few_huge", "denormals"})
 """Values next to the largest of their type, or divisors next to zero: another order of the same
 operations overflows where the author's does not. What overflows far from there shows on `large`,
 `magnitudes` and `zeros`."""

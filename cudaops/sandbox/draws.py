@@ -75,7 +75,8 @@ LARGEST_MODE = 16
 UNIFORM_DRAWS = 64
 """Of the cheapest shape, by which all threads of a block do the same: counts of them run over."""
 TOGETHER: tuple[Way, ...] = (
-    "magnitudes", "integers", "one_large", "signed", "offset", "ties", "zeros", "one_large",
+    "magnitudes", "integers", "few_huge", "one_large", "signed", "few_huge", "offset", "ties",
+    "zeros", "one_large",
 )  # fmt: skip
 """Ways that all floating buffers take at once in some draws."""
 

@@ -21,7 +21,7 @@ Way = Literal[
     "near", "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros",
     "one_large", "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing",
     "some_large", "cancelling", "ten_bits", "twenty_bits", "thirty_bits",
-    "denormals",
+    "denormals", "few_huge",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
@@ -34,7 +34,7 @@ INTEGER_WAYS: tuple[Way, ...] = (
 FLOAT_WAYS: tuple[Way, ...] = (
     "signed", "magnitudes", "positive", "integers", "near", "ties", "zeros", "one_large", "offset",
     "denormals", "permuted", "ascending", "equal", "scaled", "widest", "large", "huge", "nothing",
-    "infinite",
+    "infinite", "few_huge",
 )  # fmt: skip
 """Those of floating values, likewise."""
 COMPENSATED_WAYS: tuple[Way, ...] = ("some_large", "cancelling")
@@ -61,6 +61,9 @@ OUTLIER = 2.0**24
 """The one element of `one_large`: every float32 of ordinary size vanishes beside it."""
 SOME = 64
 """One in so many elements of `some_large` is OUTLIER: what the others add to it is rounded off."""
+FEW = 16
+"""One in so many elements of `few_huge` is next to the largest of its type: a short sum has one,
+and is as large without running over."""
 CANCELLING = 16
 """One in so many elements of `cancelling` is OUTLIER of either sign: where a sum has as many of one
 as of the other, it is made of what was rounded off beside them."""
@@ -252,6 +255,9 @@ def floats(
         return normal + OFFSET if element in ("f32", "f64") else normal + 16.0
     if way == "nothing":
         return np.zeros(count)
+    if way == "few_huge":
+        huge = np.exp2(LARGEST_EXPONENT[element] - generator.uniform(0, 1, count))
+        return np.where(generator.random(count) < 1.0 / FEW, huge, normal)
     if way in ("large", "huge"):
         reach = LARGEST_EXPONENT[element] - (SUMMED[element] if way == "large" else 0)
         large = np.exp2(generator.uniform(reach - 5, reach, count))
