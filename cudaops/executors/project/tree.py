@@ -62,7 +62,8 @@ _ERROR = re.compile(
 _OF_MAKE = re.compile(r"^(?:g?make|ninja)(?:\[\d+\])?: ")
 """What a build tool says of what another program said."""
 _OF_LIBRARIES = re.compile(
-    r"\b(?:thrust|cub|cuda|cooperative_groups|cutlass|cu(?:blas|fft|rand|solver|sparse|dnn)\w*)"
+    r"\b(?:thrust|cub|cuda|cuda_(?:occupancy|\w+_interop)|cooperative_groups|cutlass|"
+    r"cu(?:blas|fft|rand|solver|sparse|dnn)\w*)"
     r"[/.]\S*: No such file"
 )
 """A header of a library on top of CUDA, none of which is there for a processor."""

@@ -645,3 +645,14 @@ def test_macros_of_host_code_do_not_meet_our_headers(
     command = f"{compiler} -c host.cpp -o host.o && nvcc a.cu host.o -o app"
     program = opened(cpu_executor, tmp_path, "a.cu", command)
     assert captured(cpu_executor, program, tmp_path / "w").kernel == "rowsum"
+
+
+@pytest.mark.parametrize(
+    ("header", "needs_gpu"), [("cuda_occupancy.h", True), ("cuda_utils.h", False)]
+)
+def test_a_header_of_the_toolkit_that_a_processor_lacks_is_told_from_the_authors(
+    header: str, needs_gpu: bool
+) -> None:
+    said = f"k.h:1:10: fatal error: {header}: No such file or directory"
+    told = build_failure(Finished(1, "", said, 0.1, False), [], for_gpu=False)
+    assert ("need a GPU" in told) == needs_gpu
