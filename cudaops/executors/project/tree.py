@@ -395,7 +395,7 @@ def open_project(
         log = tree.log()
         if done.exit_code != 0 or done.timed_out:
             raise InputError(tree.failure(done))
-        run = _run_of(tree, executable, log)
+        run = _run_of(tree, executable, log, name)
         units = Units(tree.root, log, run.get("executable", ""))
         unit = units.of(name) if name else units.first()
         callers = callers_of(unit.program, [one.program for one in units] if name else [])
@@ -422,8 +422,19 @@ def open_project(
     return found.model_copy(update={"global_variables": (), "launches": launches})
 
 
-def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str, str]:
-    """What is run: `executable` or `interpreter` of a `Build`."""
+def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note], source: str) -> dict[str, str]:
+    """What is run: `executable` or `interpreter` of a `Build`. A build that compiled nothing, or
+    not the `source`, says so first."""
+    try:
+        return _executable_of(tree, asked, log)
+    except InputError:
+        units = Units(tree.root, log, "")
+        if source:
+            units.of(source)
+        raise
+
+
+def _executable_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str, str]:
     if asked is not None:
         path = Path(os.path.normpath(tree.root / asked))
         if path.is_file() and os.access(path, os.X_OK) and path.is_relative_to(tree.root):
