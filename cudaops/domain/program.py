@@ -161,6 +161,9 @@ class Build(Record):
     callers: tuple[str, ...] = ()
     """Files that the main file does not include and whose own launch its kernels, or declare them
     for who does."""
+    parts: tuple[str, ...] = ()
+    """Files that the main file does not include and that define device functions which its device
+    code names (`-rdc=true`): they are put behind it where its kernels are compiled alone."""
 
 
 class Compilation(Record):

@@ -6,9 +6,11 @@ Every line stays where it is, so that what a compiler says of the result is true
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections import Counter
 from itertools import pairwise
+from pathlib import PurePath
 
 from cudaops.domain.program import Kernel, LaunchSite, Program
 from cudaops.errors import InputError
@@ -69,7 +71,13 @@ def rerouted_files(
 
 def device_view_files(program: Program, *, dialect: Dialect = "gcc") -> dict[str, str]:
     """The same without the bodies of host-only functions: what the kernels need to compile."""
-    return _Rewriter(program, dialect, _SHIM).files(host=False)
+    files = _Rewriter(program, dialect, _SHIM).files(host=False)
+    parts = () if program.build is None else program.build.parts
+    folder = PurePath(program.main_path).parent
+    lines = [f'#include "{os.path.relpath(part, folder)}"\n' for part in parts]
+    if lines:
+        files[program.main_path] += "\n" + "".join(lines)
+    return files
 
 
 def kernel_registrations(program: Program) -> list[str]:

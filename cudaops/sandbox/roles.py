@@ -19,9 +19,10 @@ from cudaops.sandbox.inputs import before_path
 REPRODUCTION_L2 = 1e-5
 """Atomic float sums may differ between two runs by rounding; a missed buffer by far more."""
 
-ROLE_POISONS = (0x5B, 0xFF)
-"""Bytes that show whether a launch overwrites a buffer; as f32 6.2e16 and not a number, as i32
-1.5e9 and -1. What is multiplied by zero is read all the same, and only the second shows it."""
+ROLE_POISONS = (0x5B, 0xFF, 0x00)
+"""Bytes that show whether a launch overwrites a buffer; as f32 6.2e16, not a number and zero, as
+i32 1.5e9, -1 and 0. What is multiplied by zero is read all the same, and only the second shows it;
+what is compared with small numbers, as the number of a cluster is, only the third."""
 
 
 def refine_roles(

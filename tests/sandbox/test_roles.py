@@ -10,8 +10,8 @@ import pytest
 from cudaops.errors import InputError
 from cudaops.executors.arrays import read_array, write_array
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.sandbox.roles import confirm_reproduces
-from tests.gates.verification_bench import EACH, TIMEOUT_S, opened
+from cudaops.sandbox.roles import confirm_reproduces, refine_roles
+from tests.gates.verification_bench import EACH, TIMEOUT_S, opened, opened_program
 
 
 def test_another_order_of_the_same_elements_is_the_same_result(
@@ -43,3 +43,46 @@ def test_a_kernel_that_differs_from_run_to_run_is_called_that(
     baseline = bench.compiled_baseline(workload)
     with pytest.raises(InputError, match="gives another result each time it runs: `b` differs"):
         confirm_reproduces(cpu_executor, baseline, workload, tmp_path / "confirm", TIMEOUT_S)
+
+
+KMEANS = """
+#include <cstdio>
+#include <vector>
+__global__ void assign(const float *x, int *member, int *changed, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    int index = x[i] > 2.0f;
+    changed[i] = member[i] != index;
+    member[i] = index;
+}
+int main() {
+    const int n = 100;
+    std::vector<float> h(n);
+    std::vector<int> none(n, -1), got(n);
+    for (int i = 0; i < n; ++i) h[i] = i % 5;
+    float *x; int *member, *changed;
+    cudaMalloc(&x, n * sizeof(float));
+    cudaMalloc(&member, n * sizeof(int));
+    cudaMalloc(&changed, n * sizeof(int));
+    cudaMemcpy(x, h.data(), n * sizeof(float), cudaMemcpyHostToDevice);
+    cudaMemcpy(member, none.data(), n * sizeof(int), cudaMemcpyHostToDevice);
+    assign<<<4, 32>>>(x, member, changed, n);
+    cudaMemcpy(got.data(), changed, n * sizeof(int), cudaMemcpyDeviceToHost);
+    int sum = 0;
+    for (int v : got) sum += v;
+    printf("changed %d\\n", sum);
+}
+"""
+
+
+def test_what_is_compared_with_small_numbers_is_read(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    """Every poison but zero says what the captured contents say: another cluster than before."""
+    (tmp_path / "kmeans.cu").write_text(KMEANS)
+    bench = opened_program(cpu_executor, tmp_path / "kmeans.cu", tmp_path / "run")
+    captured = bench.workloads[0]
+    baseline = bench.compiled_baseline(captured)
+    workload = refine_roles(cpu_executor, baseline, captured, tmp_path / "roles", TIMEOUT_S)
+    roles = {workload.name_of(a): a.role for a in workload.allocations}
+    assert roles == {"x": "in", "member": "inout", "changed": "out"}

@@ -72,7 +72,9 @@ def nvcc_version(nvcc: Path) -> str:
     return found[1]
 
 
-_LIBRARY_HEADER = re.compile(r"(?:cublas|curand|cufft|cusparse|cusolver|nvrtc|npp)\w*\.h")
+_LIBRARY_HEADER = re.compile(
+    r"(?:(?:cublas|curand|cufft|cusparse|cusolver|nvrtc|npp)\w*|nvml|(?:nvtx3/)?nvToolsExt\w*)\.h"
+)
 _USUAL_FOLDERS = (Path("/usr/include"), Path("/usr/local/include"))
 
 

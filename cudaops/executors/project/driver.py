@@ -50,6 +50,9 @@ _RUNTIME = frozenset({
 """Libraries that our runtime stands for, and those whose host functions our headers have."""
 _GPU_LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "cudnn", "npp", "nvrtc")
 _OLD_STANDARD = re.compile(r"-std=(?:c|gnu)\+\+(?:98|03|0x|11|1y|14)")
+_DEPENDENCIES = frozenset({"-MD", "-MMD", "-MP"})
+_OURS_FIRST = ["-include", "cudaops/cuda.h"]
+_HERE = Path()
 _COMPILES = frozenset({"-c", "-S", "-E", "-M", "-MM", "-fsyntax-only"})
 
 
@@ -123,8 +126,9 @@ def _host(config: DriverConfig, name: str, words: list[str]) -> int:
     if WITHIN in os.environ:
         return _done([name, *words])
     if _COMPILES & set(words):
-        ours = [] if config.for_gpu else [f"-I{config.include}"]
-        return _done([name, *_new_enough(config, name, [*ours, *words])])
+        if config.for_gpu:
+            return _done([name, *words])
+        return _done([name, *_with_our_headers(config, name, [f"-I{config.include}", *words])])
     if config.for_gpu:
         linked = _recorder(config, words, is_library="-shared" in words)
         return _done([name, *_for_host_linker(linked), *words])
@@ -133,27 +137,31 @@ def _host(config: DriverConfig, name: str, words: list[str]) -> int:
     return _done([config.gxx, *_linked(config, words)])
 
 
-def _new_enough(config: DriverConfig, name: str, words: list[str]) -> list[str]:
-    """C++17, which our headers need, for a file that includes one of them by an older standard."""
-    if not any(_OLD_STANDARD.fullmatch(word) for word in words):
-        return words
+def _with_our_headers(config: DriverConfig, name: str, words: list[str]) -> list[str]:
+    """The words for a file of C++ that includes one of our headers: all of them first, so that no
+    macro of the author's meets them, by C++17 where it asks for an older standard."""
     left, kept = iter(words), list[str]()
     for word in left:
         if word in ("-o", "-MF", "-MT", "-MQ"):
             next(left, None)
-        elif not word.startswith(("-MF", "-MT", "-MQ")) and word not in _COMPILES | {
-            "-MD",
-            "-MMD",
-            "-MP",
-        }:
+        elif not word.startswith(("-MF", "-MT", "-MQ")) and word not in _COMPILES | _DEPENDENCIES:
             kept.append(word)
+    if not _includes([name, *kept], None, config.include):
+        return words
+    is_c = any(word.endswith(".c") for word in kept) and "++" not in name
+    first = [] if is_c or "-c" not in words else _OURS_FIRST
+    return [*first, *(_OLD_STANDARD.sub("-std=gnu++17", word) for word in words)]
+
+
+def _includes(command: Sequence[str], source: str | None, folder: str) -> bool:
+    """Whether what a host compiler is to compile includes a header of the folder, in C too, which
+    has not all that such a header includes itself."""
+    words = [*command, "-M", "-MG", *([] if source is None else [source])]
     try:
-        asked = subprocess.run([name, *kept, "-M"], capture_output=True, text=True, check=False)
+        asked = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        return words
-    if config.include not in asked.stdout:
-        return words
-    return [_OLD_STANDARD.sub("-std=gnu++17", word) for word in words]
+        return False
+    return folder in asked.stdout
 
 
 def _for_host_linker(words: Sequence[str]) -> Iterator[str]:
@@ -209,10 +217,7 @@ class _Processor:
 
     def _compile(self, source: str, output: str) -> int:
         if not self.line.is_cuda(source):
-            words = [NOT_FORTIFIED, f"-I{self.config.include}"]
-            words += preprocessor_words(self.line.options)
-            words += [*self.line.host_flags(), f"-O{self.line.value('O') or 2}"]
-            return _done([self.config.gxx, *words, "-c", source, "-o", output])
+            return self._compile_for_host(source, output)
         name = hashlib.sha256(repr((Path.cwd(), source, output)).encode()).hexdigest()[:16]
         shadow = self.tree / FOLDER / "units" / name
         folders = [Path(p).absolute() for p in self.line.values("I", "isystem")]
@@ -230,6 +235,19 @@ class _Processor:
         if code == 0:
             self._note_dependencies(output, [source, *headers])
         return code
+
+    def _compile_for_host(self, source: str, output: str) -> int:
+        words = [NOT_FORTIFIED, f"-I{self.config.include}"]
+        words += preprocessor_words(self.line.options)
+        words += [*self.line.host_flags(), f"-O{self.line.value('O') or 2}"]
+        is_c = source.endswith(".c") and self.line.value("x") is None
+        gxx = [self.config.gxx, *words]
+        # Our headers are C++, whatever the file is.
+        if _includes([*gxx, *(["-x", "c"] if is_c else [])], source, self.config.include):
+            gxx += _OURS_FIRST
+        elif is_c:
+            gxx += ["-x", "c"]
+        return _done([*gxx, "-c", source, "-o", output])
 
     def _write_unit(
         self, source: str, folders: Sequence[Path], shadow: Path
@@ -283,7 +301,7 @@ def _linked(config: DriverConfig, words: Sequence[str]) -> list[str]:
     return [config.first, *kept, *config.last, *config.link_flags]
 
 
-def _spelled_out(words: Sequence[str]) -> Iterator[str]:
+def _spelled_out(words: Sequence[str], folder: Path = _HERE) -> Iterator[str]:
     """With what stands in response files, of g++ and of nvcc, in place of their names."""
     left = iter(words)
     for word in left:
@@ -294,23 +312,25 @@ def _spelled_out(words: Sequence[str]) -> Iterator[str]:
             yield word
             continue
         with contextlib.suppress(OSError, ValueError):
-            yield from _spelled_out(shlex.split(Path(name).read_text("utf-8")))
+            text = (folder / name).read_text("utf-8")
+            yield from _spelled_out(shlex.split(text), folder)
 
 
-def _objects(words: Sequence[str]) -> Iterator[Path]:
-    """What a host compiler is to link: objects, archives, and libraries by name."""
-    words = tuple(_spelled_out(words))
-    folders = [Path(w[2:]) for w in words if w.startswith("-L") and len(w) > 2]
+def linked_objects(words: Sequence[str], folder: Path = _HERE) -> Iterator[Path]:
+    """What a compiler is to link that runs in `folder`: objects, archives, and libraries by
+    name."""
+    words = tuple(_spelled_out(words, folder))
+    folders = [folder / w[2:] for w in words if w.startswith("-L") and len(w) > 2]
     for word in words:
         if word.startswith("-l"):
-            yield from (folder / f"lib{word[2:]}.a" for folder in folders)
+            yield from (place / f"lib{word[2:]}.a" for place in folders)
         elif word.endswith((".o", ".obj", ".a")):
-            yield Path(word)
+            yield folder / word
 
 
 def _holds(words: Sequence[str], mark: bytes) -> bool:
     """Whether something that is to be linked does."""
-    for path in _objects(words):
+    for path in linked_objects(words):
         with contextlib.suppress(OSError):
             if mark in path.read_bytes():
                 return True

@@ -23,22 +23,20 @@ import sys
 import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from cudaops.cuda.nvcc_line import NvccLine, Option, read_nvcc_line
-from cudaops.domain.base import Record
-from cudaops.domain.program import Build, Program, SourceFile
+from cudaops.domain.program import Build, Program
 from cudaops.errors import InputError
 from cudaops.executors.isolation.phases import GIB, Confinement, limits_of
 from cudaops.executors.isolation.places import is_everybodys
 from cudaops.executors.process import Finished, python_path, run_bounded
 from cudaops.executors.project.application import interpreter_itself
 from cudaops.executors.project.driver import CONFIG, FOLDER, LOG, PROGRAMS, DriverConfig
-from cudaops.program.parse import callers_of, load_unit, parse_files
+from cudaops.executors.project.units import Note, Units, linked_programs, options_in_tree
+from cudaops.program.parse import callers_of, parse_files
 from cudaops.storage import Facts, entry_of, locked, make_once, raise_if_full, used
 
 FORMAT = 3
@@ -58,11 +56,14 @@ _VERSIONS = range(7, 30)
 """Of compilers that builds name, as in `CXX=g++-13`."""
 _BUILDERS = ("make", "cmake", "ctest", "ninja", "meson")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib")
-_ERROR = re.compile(r"\berror\b.*:|undefined reference|not found|No rule|No such file", re.I)
+_ERROR = re.compile(
+    r"\berror\b.*:|undefined reference|multiple definition|not found|No rule|No such file", re.I
+)
 _OF_MAKE = re.compile(r"^(?:g?make|ninja)(?:\[\d+\])?: ")
 """What a build tool says of what another program said."""
 _OF_LIBRARIES = re.compile(
-    r"\b(?:thrust|cub|cuda|cooperative_groups|cutlass|cu(?:blas|fft|rand|solver|sparse|dnn)\w*)"
+    r"\b(?:thrust|cub|cuda|cuda_(?:occupancy|\w+_interop)|cooperative_groups|cutlass|"
+    r"cu(?:blas|fft|rand|solver|sparse|dnn)\w*)"
     r"[/.]\S*: No such file"
 )
 """A header of a library on top of CUDA, none of which is there for a processor."""
@@ -85,28 +86,6 @@ class Tools(NamedTuple):
     """Why none can run what it builds; empty where one can."""
     sm_arch: str = ""
     """Of the GPU it builds for, where a build cannot ask: it sees none."""
-
-
-class Note(Record):
-    """What a build asked of one compiler, as the driver wrote it down; a build may have done so in
-    its stead."""
-
-    tool: str
-    cwd: str
-    words: tuple[str, ...]
-    exit: int
-    refused: str = ""
-    """What only a GPU could have done."""
-
-    def line(self) -> NvccLine:
-        """The command taken apart, files of options in it as far as they are still there."""
-        return read_nvcc_line(self.words, self._text)
-
-    def _text(self, path: str) -> str:
-        try:
-            return Path(self.cwd, path).read_text("utf-8")
-        except (OSError, UnicodeDecodeError):
-            return ""
 
 
 class Snapshot(NamedTuple):
@@ -416,16 +395,24 @@ def open_project(
         log = tree.log()
         if done.exit_code != 0 or done.timed_out:
             raise InputError(tree.failure(done))
-        units = _Units(tree.root, log)
+        run = _run_of(tree, executable, log, name)
+        units = Units(tree.root, log, run.get("executable", ""))
         unit = units.of(name) if name else units.first()
-        run = _run_of(tree, executable, log)
         callers = callers_of(unit.program, [one.program for one in units] if name else [])
-        others = callers if name else tuple(units.files_beside(unit.program))
-        options = _in_tree(unit.compiled, tree.root)
+        parts = units.parts_of(unit) if name else []
+        beside = (*(f for part in parts for f in part.program.files), *callers)
+        others = beside if name else tuple(units.files_beside(unit.program))
+        options = options_in_tree(unit.compiled, tree.root)
     build = build.model_copy(
-        update={**run, "options": options, "callers": tuple(f.path for f in callers)}
+        update={
+            **run,
+            "options": options,
+            "callers": tuple(f.path for f in callers),
+            "parts": tuple(part.program.main_path for part in parts),
+        }
     )
-    program, files = unit.program, (*unit.program.files, *others)
+    program = unit.program
+    files = tuple({file.path: file for file in (*program.files, *others)}.values())
     found = parse_files(program.root_name, files, program.system_includes, build)
     if name:
         return found
@@ -435,123 +422,19 @@ def open_project(
     return found.model_copy(update={"global_variables": (), "launches": launches})
 
 
-class _Compilation(NamedTuple):
-    source: str
-    """In the tree."""
-    cwd: Path
-    line: NvccLine
+def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note], source: str) -> dict[str, str]:
+    """What is run: `executable` or `interpreter` of a `Build`. A build that compiled nothing, or
+    not the `source`, says so first."""
+    try:
+        return _executable_of(tree, asked, log)
+    except InputError:
+        units = Units(tree.root, log, "")
+        if source:
+            units.of(source)
+        raise
 
 
-class _Unit(NamedTuple):
-    """A file that the build compiles, with what it includes."""
-
-    compiled: _Compilation
-    program: Program
-
-    def launches(self) -> set[str]:
-        """Names of what it launches."""
-        return {site.kernel for site in self.program.launches}
-
-    def kernels(self) -> set[str]:
-        """Names of those that it defines."""
-        return {kernel.plain_name for kernel in self.program.kernels}
-
-
-class _Units:
-    """All that nvcc compiled in a build, the last first."""
-
-    def __init__(self, root: Path, log: Sequence[Note]) -> None:
-        self._root = root
-        self._read: dict[str, _Unit] = {}
-        self._compiled = {one.source: one for one in reversed(list(_compilations(root, log)))}
-        if not self._compiled:
-            raise InputError(
-                "the build asked no nvcc that cudaops could see to compile anything; let it call "
-                "nvcc by its name, or as $NVCC or $CUDA_HOME/bin/nvcc"
-            )
-
-    def __iter__(self) -> Iterator[_Unit]:
-        return map(self._unit, reversed(self._compiled))
-
-    def _unit(self, source: str) -> _Unit:
-        if source not in self._read:
-            one = self._compiled[source]
-            program = load_unit(self._root / source, self._root, _folders(one))
-            self._read[source] = _Unit(one, program)
-        return self._read[source]
-
-    def first(self) -> _Unit:
-        """One that defines kernels, where any does."""
-        return next((unit for unit in self if unit.kernels()), next(iter(self)))
-
-    def of(self, name: str) -> _Unit:
-        """The file that the user named, or one that includes it: that in which the kernels are
-        which it launches, or which are launched of it."""
-        found = [unit for unit in self if any(f.path == name for f in unit.program.files)]
-        if name in self._compiled:
-            found = [self._unit(name)]
-        if not found:
-            compiled = ", ".join(reversed(self._compiled))
-            raise InputError(f"the build does not compile {name}; nvcc compiled {compiled}")
-        for unit in found:
-            if {k.plain_name for k in unit.program.kernels if k.file == name} & unit.launches():
-                return unit
-        launched = {s.kernel for u in found for s in u.program.launches if s.file == name}
-        launched = launched or {kernel for unit in found for kernel in unit.launches()}
-        for unit in chain(found, self):
-            own = unit.kernels()
-            if own & launched or (unit in found and own & self._launched_beside(unit)):
-                return unit
-        return found[0]
-
-    def _launched_beside(self, unit: _Unit) -> set[str]:
-        """Kernels that files launch which do not define them."""
-        others = (other for other in self if other is not unit)
-        return {kernel for other in others for kernel in other.launches() - other.kernels()}
-
-    def files_beside(self, program: Program) -> Iterator[SourceFile]:
-        """Files that are none of the program's."""
-        taken = {file.path for file in program.files}
-        for file in chain.from_iterable(unit.program.files for unit in self):
-            if file.path not in taken:
-                taken.add(file.path)
-                yield file
-
-
-def _compilations(root: Path, log: Sequence[Note]) -> Iterator[_Compilation]:
-    """The last of each source comes first."""
-    for note in reversed(log):
-        if note.tool != "nvcc" or note.exit != 0:
-            continue
-        cwd, line = Path(note.cwd), note.line()
-        if line.phase not in ("compile", "link", "lib"):
-            continue
-        for source in line.sources():
-            path = (cwd / source).resolve()
-            # CMake's own trials are no sources of the author's, and mostly gone.
-            kept = path.is_file() and "CMakeFiles" not in path.parts
-            if line.is_cuda(source) and kept and path.is_relative_to(root.resolve()):
-                yield _Compilation(path.relative_to(root.resolve()).as_posix(), cwd, line)
-
-
-def _folders(compiled: _Compilation) -> list[Path]:
-    return [compiled.cwd / folder for folder in compiled.line.values("I", "isystem")]
-
-
-def _in_tree(compiled: _Compilation, root: Path) -> tuple[Option, ...]:
-    """Options of a compilation, folders in the tree relative to it."""
-    options: list[Option] = []
-    for name, value in compiled.line.code_options():
-        if name in ("I", "isystem") and value is not None:
-            path = (compiled.cwd / value).resolve()
-            inside = path.is_relative_to(root.resolve())
-            value = path.relative_to(root.resolve()).as_posix() if inside else str(path)
-        options.append((name, value))
-    return tuple(dict.fromkeys(options))
-
-
-def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str, str]:
-    """What is run: `executable` or `interpreter` of a `Build`."""
+def _executable_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str, str]:
     if asked is not None:
         path = Path(os.path.normpath(tree.root / asked))
         if path.is_file() and os.access(path, os.X_OK) and path.is_relative_to(tree.root):
@@ -562,23 +445,15 @@ def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str
         if tree.tools.no_interpreter:
             raise InputError(f"the build made no program {asked}, and {tree.tools.no_interpreter}")
         return {"interpreter": interpreter_itself(Path(interpreter).absolute())}
-    linked = [p for p in dict.fromkeys(_linked(log)) if p.is_file() and p.is_relative_to(tree.root)]
+    linked = [
+        p
+        for p in dict.fromkeys(linked_programs(log))
+        if p.is_file() and p.is_relative_to(tree.root)
+    ]
     if len(linked) != 1:
         names = ", ".join(p.relative_to(tree.root).as_posix() for p in linked) or "none"
         raise InputError(f"--run says which program is run; the build linked {names}")
     return {"executable": linked[0].relative_to(tree.root).as_posix()}
-
-
-def _linked(log: Sequence[Note]) -> Iterator[Path]:
-    for note in log:
-        if note.exit != 0:
-            continue
-        line = note.line()
-        aside = {"-c", "-S", "-E", "-M", "-MM", "-shared"} & set(note.words)
-        if line.phase == "link" and line.inputs and not aside and not line.has("shared"):
-            path = Path(os.path.normpath(Path(note.cwd, line.output or "a.out")))
-            if "CMakeFiles" not in path.parts:
-                yield path
 
 
 def build_failure(done: Finished, log: Sequence[Note], *, for_gpu: bool = True) -> str:

@@ -533,6 +533,7 @@ def test_a_build_is_told_the_gpu_that_it_cannot_see(filters: Path, kernels: Path
         ("UserWarning: error: y\nTraceback (most recent call):\nIndexError: list", "IndexError"),
         ("make: *** [Makefile:3: app] Error 1: all", "make"),
         ("something is amiss", "amiss"),
+        ("b.cpp: multiple definition of `f()'\ncollect2: error: ld returned 1", "of `f()'"),
         ("CMake Error: variables are NOTFOUND.\nPlease set them:\nPNG_LIB\n    used", "PNG_LIB"),
     ],
 )  # fmt: skip
@@ -540,3 +541,118 @@ def test_a_failed_build_says_what_failed_and_no_warning(said: str, shown: str) -
     done = Finished(1, "", said, 0.1, False)
     assert shown in build_failure(done, [])
     assert "UserWarning" not in build_failure(done, [])
+
+
+def many_programs(folder: Path) -> None:
+    """Three programs with kernels of one name, one of them of an archive and an object in C."""
+    texts = {
+        "v1.cu": f"__global__ void rowsum{SUMS}{CALLS.replace('LAUNCH', LAUNCH)}",
+        "v2.cu": f"__global__ void rowsum{SUMS}{CALLS.replace('LAUNCH', LAUNCH)}".replace(
+            "t += a", "t -= a"
+        ),
+        "v3.cu": DECLARED + "int scaled(int x);\n" + CALLS.replace("LAUNCH", LAUNCH),
+        "kernel.cu": f"__global__ void rowsum{SUMS}",
+    }
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / "Makefile").write_text(
+        "all: v1 v2 v3\n"
+        "%.o: %.cu\n\tnvcc -rdc=true -DFOR=$* -c $< -o $@\n"
+        "v1: v1.o\n\tnvcc $< -o $@\n"
+        "v2: v2.cu\n\tnvcc $< -o $@\n"
+        "libk.a: kernel.o\n\tar rcs $@ $^\n"
+        "v3: v3.o libk.a\n\tnvcc -rdc=true $< -L. -lk -o $@\n"
+    )
+
+
+@pytest.mark.parametrize(("run", "files"), [("v1", "v1.cu"), ("v3", "kernel.cu v3.cu")])
+def test_files_of_other_programs_of_the_build_are_none_of_the_one_that_is_run(
+    cpu_executor: CpuExecutor, tmp_path: Path, run: str, files: str
+) -> None:
+    many_programs(tmp_path)
+    program = cpu_executor.open_project(tmp_path, None, "make", run)
+    assert {file.path for file in program.files} == set(files.split())
+    assert captured(cpu_executor, program, tmp_path / "w").kernel == "rowsum"
+    with pytest.raises(InputError, match=rf"does not compile v2\.cu for {run}; nvcc compiled"):
+        opened(cpu_executor, tmp_path, "v2.cu", "make", run)
+
+
+def test_nvcc_compiles_a_file_in_c_as_c(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    (tmp_path / "new.c").write_text(
+        '#include <cuda_runtime_api.h>\nextern "C" int one(void) { return cudaSuccess + 1; }\n'
+    )
+    (tmp_path / "old.c").write_text("int two(void) { int class = abs(-2); return class; }\n")
+    call = CALLS.replace("int main", 'extern "C" int one(), two();\nint main')
+    (tmp_path / "a.cu").write_text(
+        f"__global__ void rowsum{SUMS}{call.replace('LAUNCH', LAUNCH.replace('64', '62 + two()'))}"
+    )
+    command = "nvcc -c old.c -o old.o && nvcc a.cu new.c old.o -o app"
+    program = opened(cpu_executor, tmp_path, "a.cu", command)
+    assert captured(cpu_executor, program, tmp_path / "w").kernel == "rowsum"
+
+
+def test_device_functions_of_other_files_are_put_behind_the_kernels(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    """By name, `-x cu`, through a second file, with host code and a kernel in it."""
+    head = "#pragma once\n__device__ float twice(float x);\nstruct Sum {\n    float value;\n"
+    head += "    __host__ __device__ void add(float x);\n};\n"
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include/sum.h").write_text(head)
+    (tmp_path / "sum.cpp").write_text(
+        "#include <sum.h>\n#include <vector>\n__constant__ float half = 0.5f;\n"
+        "__host__ __device__ void Sum::add(float x) { value += x; }\n"
+        "__global__ void other(float *p) { *p = twice(*p); }\n"
+        "std::vector<int> unused() { return {}; }\n"
+    )
+    (tmp_path / "twice.cpp").write_text(
+        "#include <sum.h>\nstatic __device__ float one(float x) { return x; }\n"
+        "__device__ float twice(float x) { return one(x) + x; }\n"
+    )
+    sums = SUMS.replace("float t = 0;", "Sum t{0};").replace(
+        "t += a[r * cols + c]", "t.add(a[r * cols + c])"
+    )
+    (tmp_path / "main.cpp").write_text(
+        f"#include <sum.h>\n__global__ void rowsum{sums.replace('= t;', '= t.value;')}"
+        + CALLS.replace("LAUNCH", LAUNCH)
+    )
+    (tmp_path / "Makefile").write_text(
+        "app: main.o sum.o twice.o\n\tnvcc $^ -o $@\n"
+        "%.o: %.cpp\n\tnvcc -x cu -Iinclude -dc $< -o $@\n"
+    )
+    program = opened(cpu_executor, tmp_path, "main.cpp")
+    assert program.build is not None
+    assert set(program.build.parts) == {"sum.cpp", "twice.cpp"}
+    found = captured(cpu_executor, program, tmp_path / "w")
+    assert found.kernel == "rowsum"
+    unit = Unit(program=program, kernel="rowsum", callee=found.workloads[0].callee)
+    compiled = cpu_executor.compile(unit)
+    assert not isinstance(compiled, CompileFailed), compiled
+
+
+@pytest.mark.parametrize("compiler", ["nvcc", "g++ -std=c++11"])
+def test_macros_of_host_code_do_not_meet_our_headers(
+    cpu_executor: CpuExecutor, tmp_path: Path, compiler: str
+) -> None:
+    (tmp_path / "host.cpp").write_text(
+        "#define N 9\n#define T 3\n#define value (N * T)\n"
+        "#include <cuda_runtime.h>\nint rows() { return value + 37; }\n"
+    )
+    call = CALLS.replace("int main", "int rows();\nint main")
+    (tmp_path / "a.cu").write_text(
+        f"__global__ void rowsum{SUMS}{call.replace('LAUNCH', LAUNCH.replace('64', 'rows()'))}"
+    )
+    command = f"{compiler} -c host.cpp -o host.o && nvcc a.cu host.o -o app"
+    program = opened(cpu_executor, tmp_path, "a.cu", command)
+    assert captured(cpu_executor, program, tmp_path / "w").kernel == "rowsum"
+
+
+@pytest.mark.parametrize(
+    ("header", "needs_gpu"), [("cuda_occupancy.h", True), ("cuda_utils.h", False)]
+)
+def test_a_header_of_the_toolkit_that_a_processor_lacks_is_told_from_the_authors(
+    header: str, needs_gpu: bool
+) -> None:
+    said = f"k.h:1:10: fatal error: {header}: No such file or directory"
+    told = build_failure(Finished(1, "", said, 0.1, False), [], for_gpu=False)
+    assert ("need a GPU" in told) == needs_gpu

@@ -1,5 +1,6 @@
 // cooperative_groups as far as grids, clusters, blocks, tiles of a warp and coalesced threads go.
 #pragma once
+#include "cudaops/macros_off.h"
 #include "cudaops/cuda.h"
 
 namespace cooperative_groups {
@@ -269,3 +270,4 @@ CUDAOPS_INLINE T reduce(const thread_block_tile<Size, Parent>& tile, T value, Co
 }
 
 }  // namespace cooperative_groups
+#include "cudaops/macros_on.h"

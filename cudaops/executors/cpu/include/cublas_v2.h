@@ -1,6 +1,7 @@
 // cuBLAS' host API, computed where it is called: every stream and scalar lies in one memory. Complex
 // numbers are left out.
 #pragma once
+#include "cudaops/macros_off.h"
 #include <cmath>
 #include <cstddef>
 
@@ -362,3 +363,4 @@ inline cublasStatus_t cublasGemmEx(cublasHandle_t handle, cublasOperation_t opa,
 #undef CUDAOPS_BLAS
 #undef CUDAOPS_OF_HANDLE
 #undef CUDAOPS_WITH_HANDLE
+#include "cudaops/macros_on.h"

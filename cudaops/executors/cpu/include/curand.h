@@ -1,6 +1,7 @@
 // cuRAND's host functions over memory of a processor: every generator of pseudorandom numbers is XORWOW's one
 // sequence from its seed and offset, in the order of the elements, so that the numbers are others than a GPU's.
 #pragma once
+#include "cudaops/macros_off.h"
 #include "curand_kernel.h"
 
 typedef enum curandStatus {
@@ -92,3 +93,4 @@ inline curandStatus_t curandGenerateLogNormal(curandGenerator_t g, float* out, s
   if (count % 2) return CURAND_STATUS_LENGTH_NOT_MULTIPLE;
   return ::cudaops::generate(g, out, count, [=](curandState* s) { return curand_log_normal(s, mean, stddev); });
 }
+#include "cudaops/macros_on.h"

@@ -4,6 +4,7 @@
 // subsequence and its Box-Muller transform: the integers are a GPU's to the bit. MTGP32, Sobol and Poisson are not
 // here.
 #pragma once
+#include "cudaops/macros_off.h"
 #include <cstring>
 
 #include "cudaops/cuda.h"
@@ -320,3 +321,4 @@ template <class State> CUDAOPS_FN double curand_log_normal_double(State* state, 
   state->boxmuller_extra_double = exp(mean + stddev * made.y);
   return exp(mean + stddev * made.x);
 }
+#include "cudaops/macros_on.h"

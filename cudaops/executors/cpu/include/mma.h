@@ -2,6 +2,7 @@
 // each lane's own accesses; a product is a collective in which the lanes hand round what they hold. Products
 // are exact; sums are of single precision within a product, and then of the accumulator's type.
 #pragma once
+#include "cudaops/macros_off.h"
 #include "cuda_bf16.h"
 #include "cuda_fp16.h"
 
@@ -148,3 +149,4 @@ CUDAOPS_INLINE void mma_sync(fragment<accumulator, M, N, K, D>& d, const fragmen
 
 }  // namespace wmma
 }  // namespace nvcuda
+#include "cudaops/macros_on.h"

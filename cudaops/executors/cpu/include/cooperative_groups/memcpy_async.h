@@ -1,5 +1,6 @@
 // memcpy_async of a group: each thread asks for its share, in words as wide as all addresses allow.
 #pragma once
+#include "../cudaops/macros_off.h"
 #include "cooperative_groups.h"
 #include "cuda_pipeline.h"
 
@@ -22,3 +23,4 @@ template <class Group>
 CUDAOPS_INLINE void wait(const Group& group) { wait_prior<0>(group); }
 
 }  // namespace cooperative_groups
+#include "../cudaops/macros_on.h"

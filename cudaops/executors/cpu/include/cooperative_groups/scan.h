@@ -1,5 +1,6 @@
 // inclusive_scan and exclusive_scan over a tile or coalesced threads, in rank order.
 #pragma once
+#include "../cudaops/macros_off.h"
 #include "cooperative_groups.h"
 
 namespace cooperative_groups {
@@ -32,3 +33,4 @@ template <class Group, class T>
 CUDAOPS_INLINE T exclusive_scan(const Group& group, T value) { return exclusive_scan(group, value, plus<T>()); }
 
 }  // namespace cooperative_groups
+#include "../cudaops/macros_on.h"

@@ -1,5 +1,6 @@
 // Copies that a thread has asked for and makes when it waits for them.
 #pragma once
+#include "macros_off.h"
 #include "vector_types.h"
 #include "warp.h"
 
@@ -19,3 +20,4 @@ CUDAOPS_INLINE void wait_for_copies(unsigned left) {
 }
 
 }  // namespace cudaops
+#include "macros_on.h"

@@ -1,5 +1,6 @@
 // CUDA's atomic functions: atomic between the worker threads that run blocks.
 #pragma once
+#include "macros_off.h"
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -112,3 +113,4 @@ CUDAOPS_SCOPED(atomicXor)
 static inline void __threadfence() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 static inline void __threadfence_block() { __atomic_signal_fence(__ATOMIC_SEQ_CST); }
 static inline void __threadfence_system() { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+#include "macros_on.h"

@@ -2,6 +2,7 @@
 // of CUB's default algorithms (shuffles over 1, 2, 4... lanes, then the warps one after another), so
 // that sums of floating values round alike. Device-wide algorithms are not here.
 #pragma once
+#include "macros_off.h"
 #include "cudaops/cuda.h"
 
 namespace cub {
@@ -140,3 +141,4 @@ class BlockScan {
 };
 
 }  // namespace cub
+#include "macros_on.h"

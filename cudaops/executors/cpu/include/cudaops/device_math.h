@@ -2,6 +2,7 @@
 // lose on a GPU by the factor before the base-2 function or the range reduction; what its tables lose they do
 // not. Source: CUDA C++ Programming Guide, intrinsic functions, and the PTX that nvcc 13.0.88 makes of each.
 #pragma once
+#include "macros_off.h"
 #include <cmath>
 #include <limits>
 #include <math.h>
@@ -127,3 +128,4 @@ CUDAOPS_FN double __uint2double_rn(unsigned x) { return (double)x; }
 CUDAOPS_FN double __ll2double_rn(long long x) { return (double)x; }
 CUDAOPS_FN double __ull2double_rn(unsigned long long x) { return (double)x; }
 CUDAOPS_FN float __double2float_rn(double x) { return (float)x; }
+#include "macros_on.h"

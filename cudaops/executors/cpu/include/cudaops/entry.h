@@ -1,5 +1,6 @@
 // Entries of a unit: how the runner turns the values of a plan into a kernel's own parameters.
 #pragma once
+#include "macros_off.h"
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -85,3 +86,4 @@ Entry make_entry(int index, const char* kernel, void (*function)(P...)) {
 
 #define CUDAOPS_ENTRY(index, text, ...) \
   static ::cudaops::Entry cudaops_entry_##index = ::cudaops::make_entry(index, text, __VA_ARGS__)
+#include "macros_on.h"

@@ -1,6 +1,7 @@
 // cuda_fp8.h: eight bits of storage, converted with rounding to nearest even and saturation to the
 // largest finite value, as CUDA's constructors do. These types have no arithmetic of their own.
 #pragma once
+#include "macros_off.h"
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
@@ -108,3 +109,4 @@ static inline __nv_fp8x2_storage_t __nv_cvt_float2_to_fp8x2(float2 x, __nv_satur
 CUDAOPS_FP8(__NV_E4M3, e4m3)
 CUDAOPS_FP8(__NV_E5M2, e5m2)
 #undef CUDAOPS_FP8
+#include "macros_on.h"

@@ -1,6 +1,7 @@
 // Graphs: what a stream captures is kept in its order, and runs where the graph is launched. Nodes run in the
 // order in which they were added, as far as their dependencies allow.
 #pragma once
+#include "macros_off.h"
 #include "memory_pools.h"
 #include "runtime_api.h"
 
@@ -329,3 +330,4 @@ inline cudaError_t cudaGraphAddNode(cudaGraphNode_t* node, cudaGraph_t graph, co
 inline cudaError_t cudaGraphAddNode(CUDAOPS_NODE, cudaGraphNodeParams* parameters) {  // of CUDA 12
   return ::cudaops::add_node(-1, node, graph, after, count, parameters);
 }
+#include "macros_on.h"

@@ -1,5 +1,6 @@
 // Integer, bit and cast intrinsics, cached loads, and the mixed min and max of CUDA's headers.
 #pragma once
+#include "macros_off.h"
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -121,3 +122,4 @@ CUDAOPS_MINMAX_FLOATING(double, double, float, )
 #undef CUDAOPS_MINMAX
 CUDAOPS_FN unsigned umin(unsigned a, unsigned b) { return a < b ? a : b; }
 CUDAOPS_FN unsigned umax(unsigned a, unsigned b) { return a > b ? a : b; }
+#include "macros_on.h"

@@ -1,5 +1,6 @@
 // A kernel launch as a value: what the rerouted `kernel<<<grid, block, smem, stream>>>(args)` calls.
 #pragma once
+#include "macros_off.h"
 #include <cstddef>
 #include <cstring>
 #include <tuple>
@@ -167,3 +168,4 @@ struct GlobalVariable {
 #ifndef CUDAOPS_LAUNCH
 #define CUDAOPS_LAUNCH ::cudaops::Launch
 #endif
+#include "macros_on.h"

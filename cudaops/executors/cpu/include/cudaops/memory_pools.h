@@ -1,5 +1,6 @@
 // Pools that memory in the order of a stream comes from: accounts here, for all of it is the host's.
 #pragma once
+#include "macros_off.h"
 #include "runtime_api.h"
 
 typedef struct CUmemPoolHandle_st* cudaMemPool_t;
@@ -60,3 +61,4 @@ template <class T>
 cudaError_t cudaMallocFromPoolAsync(T** p, size_t n, cudaMemPool_t pool, cudaStream_t s) {
   return cudaMallocFromPoolAsync((void**)(void*)p, n, pool, s);
 }
+#include "macros_on.h"

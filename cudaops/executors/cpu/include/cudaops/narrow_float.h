@@ -2,6 +2,7 @@
 // GPU this is part of the instruction (or one `cvt`), so the time model counts nothing here.
 // Under CUDAOPS_WIDENED both hold a double: the accuracy yardstick knows nothing narrower.
 #pragma once
+#include "macros_off.h"
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -115,3 +116,4 @@ CUDAOPS_NARROW_FN P atomic_add_pair(P* address, P value) {
     return cudaops::atomic_update(p, [v](T o) { return o + v; });                                                   \
   }                                                                                                                 \
   CUDAOPS_ATOMIC inline P atomicAdd(P* p, P v) { return cudaops::atomic_add_pair(p, v); }
+#include "macros_on.h"

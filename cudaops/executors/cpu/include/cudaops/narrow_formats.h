@@ -1,6 +1,7 @@
 // binary16 and bfloat16 as they are stored: their bits to and from single precision, and how a result
 // is rounded to them once.
 #pragma once
+#include "macros_off.h"
 #include <cmath>
 #include <cstring>
 
@@ -77,3 +78,4 @@ CUDAOPS_NARROW_FN single sum_rounded_to_odd(single nearest, single a, single b, 
 }
 
 }  // namespace cudaops
+#include "macros_on.h"

@@ -3,6 +3,7 @@
 // Arithmetic is that of single precision, rounded once: exact enough for +, -, *, / and sqrt (24 bits are
 // at least 2 * 11 + 2); a fused multiply-add is rounded to odd in between. Where `float` says double,
 // everything is done in double and nothing is rounded.
+#include "macros_off.h"
 
 struct alignas(2) CUDAOPS_RAW { unsigned short x; };
 struct alignas(4) CUDAOPS_RAW_PAIR { unsigned short x, y; };
@@ -164,3 +165,4 @@ CUDAOPS_EXTREME(min, smaller_number)
 CUDAOPS_API CUDAOPS_P __lowhigh2highlow(CUDAOPS_P a) { return CUDAOPS_P(a.y, a.x); }
 CUDAOPS_API float __low2float(CUDAOPS_P a) { return a.x; }
 CUDAOPS_API float __high2float(CUDAOPS_P a) { return a.y; }
+#include "macros_on.h"

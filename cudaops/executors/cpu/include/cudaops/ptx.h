@@ -2,6 +2,7 @@
 // the place of each asm statement. Source: PTX ISA 9.0, chapter 9. Approximate functions are computed
 // as exactly as the ordinary ones, as `__expf` is in device_math.h.
 #pragma once
+#include "macros_off.h"
 #include <cfloat>
 #include <cmath>
 #include <cstring>
@@ -177,3 +178,4 @@ template <class T, int N> CUDAOPS_FN words<T, N> load(u64 address) { return *(co
 template <class T, int N> CUDAOPS_FN void store(u64 address, words<T, N> value) { *(words<T, N>*)address = value; }
 
 }  // namespace cudaops_ptx
+#include "macros_on.h"

@@ -2,6 +2,7 @@
 // machine, shared memory, atomics, what waits or asks the warp, and tensor cores. Loads and stores are
 // ordinary ones, for the checker too. Source: PTX ISA 9.0, chapters 9 and 10.
 #pragma once
+#include "macros_off.h"
 #include <limits>
 
 #include "async_copies.h"
@@ -298,3 +299,4 @@ CUDAOPS_FN size_t __cvta_generic_to_global(const void* p) { return (size_t)p; }
 CUDAOPS_FN void* __cvta_global_to_generic(size_t address) { return (void*)address; }
 CUDAOPS_FN unsigned __isShared(const void* p) { return ::cudaops_ptx::is_shared((unsigned long long)p); }
 CUDAOPS_FN unsigned __isGlobal(const void* p) { return p && !::cudaops_ptx::is_shared((unsigned long long)p); }
+#include "macros_on.h"

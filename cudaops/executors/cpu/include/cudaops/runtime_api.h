@@ -1,6 +1,7 @@
 // The part of the CUDA runtime API that ordinary programs call. What is missing here is missing on
 // purpose: the compiler then names it. Numbers are those of driver_types.h.
 #pragma once
+#include "macros_off.h"
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -543,3 +544,4 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
 }
 #include "memory_pools.h"
 #include "graphs.h"
+#include "macros_on.h"

@@ -1,5 +1,6 @@
 // Integer intrinsics on the two halves or four bytes of a word (CUDA Math API, SIMD intrinsics).
 #pragma once
+#include "macros_off.h"
 #include <algorithm>
 #include <cstring>
 
@@ -82,3 +83,4 @@ CUDAOPS_SIMD_ALL(4, signed char, unsigned char)
 #undef CUDAOPS_SIMD_COMPARE
 #undef CUDAOPS_SIMD_ONE
 #undef CUDAOPS_SIMD
+#include "macros_on.h"

@@ -3,6 +3,7 @@
 // all address modes, elements or normalised floats; no mipmaps, no cubes, no textures by reference. Source:
 // CUDA C++ Programming Guide, texture and surface memory, and texture fetching.
 #pragma once
+#include "macros_off.h"
 #include <cstddef>
 #include <cstring>
 #include <type_traits>
@@ -288,3 +289,4 @@ inline cudaError_t cudaCreateSurfaceObject(cudaSurfaceObject_t* object, const cu
   return *object ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 inline cudaError_t cudaDestroySurfaceObject(cudaSurfaceObject_t object) { return cudaFree((void*)object); }
+#include "macros_on.h"

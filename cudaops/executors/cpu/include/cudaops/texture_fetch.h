@@ -1,5 +1,6 @@
 // What kernels do with textures and surfaces.
 #pragma once
+#include "macros_off.h"
 #include "device_math.h"
 #include "texture.h"
 #include "warp.h"
@@ -153,3 +154,4 @@ CUDAOPS_SURFACE(surf3D, y, z, int x, int y, int z)
 CUDAOPS_SURFACE(surf1DLayered, 0, layer, int x, int layer)
 CUDAOPS_SURFACE(surf2DLayered, y, layer, int x, int y, int layer)
 #undef CUDAOPS_SURFACE
+#include "macros_on.h"

@@ -1,6 +1,7 @@
 // Thrust's algorithms, one element after another. A sum of floating values is rounded in that order,
 // which on a GPU is another one each time. What sorts keeps the order of equal keys.
 #pragma once
+#include "macros_off.h"
 #include <algorithm>
 #include <numeric>
 
@@ -352,3 +353,4 @@ CUDAOPS_SEARCH(binary_search, at)
 #undef CUDAOPS_ANYWHERE
 
 }  // namespace thrust
+#include "macros_on.h"

@@ -1,5 +1,6 @@
 // thrust::complex: quotients and magnitudes scaled as in CUDA's cuComplex.h.
 #pragma once
+#include "macros_off.h"
 #include <complex>
 
 #include "cudaops/cuda.h"
@@ -70,3 +71,4 @@ template <class T> complex<T> pow(const complex<T>& z, const complex<T>& to) {
 template <class T> complex<T> pow(const complex<T>& z, const T& to) { return std::pow(std::complex<T>(z), to); }
 
 }  // namespace thrust
+#include "macros_on.h"

@@ -1,5 +1,6 @@
 // Thrust's functions that are values, and its iterators over what lies nowhere.
 #pragma once
+#include "macros_off.h"
 #include <functional>
 
 #include "cudaops/thrust_memory.h"
@@ -197,3 +198,4 @@ template <class It> using iterator_value = std::iterator_traits<It>;
 template <class It> using iterator_value_t = value_of<It>;
 
 }  // namespace thrust
+#include "macros_on.h"

@@ -1,6 +1,7 @@
 // Thrust's memory: a device_vector lies where cudaMalloc puts it, so that kernels that are given its
 // data are recorded and checked like any other. A device_ptr is its iterator.
 #pragma once
+#include "macros_off.h"
 #include <initializer_list>
 #include <iterator>
 #include <tuple>
@@ -231,3 +232,4 @@ template <class T> using universal_vector = device_vector<T>;
 template <class T> using universal_host_pinned_vector = device_vector<T>;
 
 }  // namespace thrust
+#include "macros_on.h"

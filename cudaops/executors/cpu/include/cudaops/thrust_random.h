@@ -1,5 +1,6 @@
 // Thrust's engines are the standard library's; its distributions have no state.
 #pragma once
+#include "macros_off.h"
 #include <random>
 
 #include "cudaops/cuda.h"
@@ -44,3 +45,4 @@ using thrust::uniform_real_distribution;
 }  // namespace random
 
 }  // namespace thrust
+#include "macros_on.h"

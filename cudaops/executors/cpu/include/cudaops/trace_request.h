@@ -1,5 +1,6 @@
 // One memory instruction of one warp: 32 addresses and what they cost.
 #pragma once
+#include "macros_off.h"
 
 #include <algorithm>
 #include <array>
@@ -253,3 +254,4 @@ class Joiner {
 };
 
 }  // namespace cudaops::trace
+#include "macros_on.h"

@@ -1,6 +1,7 @@
 // Warp shuffles, votes, matches and reductions over the runtime's collectives.
 // Lane arithmetic follows the PTX ISA's description of `shfl` and its `c` operand.
 #pragma once
+#include "macros_off.h"
 #include <cstring>
 #include <type_traits>
 
@@ -115,3 +116,4 @@ CUDAOPS_REDUCE(and, unsigned, result & other)
 CUDAOPS_REDUCE(or, unsigned, result | other)
 CUDAOPS_REDUCE(xor, unsigned, result ^ other)
 #undef CUDAOPS_REDUCE
+#include "macros_on.h"

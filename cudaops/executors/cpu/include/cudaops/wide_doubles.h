@@ -2,6 +2,7 @@
 // double, and in double where he wrote float: types and functions that long double lacks. 64 bits of
 // significand on x86-64, 113 on aarch64. Both are names of one word, because authors write `double(x)`.
 #pragma once
+#include "macros_off.h"
 #include <atomic>
 #include <cmath>
 
@@ -86,3 +87,4 @@ CUDAOPS_MINMAX(double, long double)
 CUDAOPS_MINMAX(long double, float)
 CUDAOPS_MINMAX(float, long double)
 #undef CUDAOPS_MINMAX
+#include "macros_on.h"

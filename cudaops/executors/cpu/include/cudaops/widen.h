@@ -1,6 +1,7 @@
 // The accuracy yardstick: everything after this header computes in double where the author wrote
 // float. Included after every system header.
 #pragma once
+#include "macros_off.h"
 
 #define CUDAOPS_WIDENED 1
 
@@ -46,3 +47,4 @@ static inline T keep_wide(T x) { return x; }
 
 #define __saturatef ::cudaops::saturate_wide
 #define __double2float_rn ::cudaops::keep_wide
+#include "macros_on.h"
