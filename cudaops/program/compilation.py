@@ -54,14 +54,25 @@ def own_folders(compilation: Compilation) -> list[Path]:
 
 def options_from(compilation: Compilation, root: Path, files: Sequence[Path]) -> tuple[Option, ...]:
     """Options for a compiler that runs over the program's own files, which lie relative to `root`:
-    a folder that holds none of them stays where it is."""
+    a folder that holds none of them stays where it is. Where `../x.h` leads from such a folder to
+    one of them, a folder beside it does so too, and is one of theirs."""
     own = own_folders(compilation)
     placed: list[Option] = []
     for name, value in compilation.options:
         folder = Path(value or "")
         held = name in _FOLDERS and folder in own and any(f.is_relative_to(folder) for f in files)
+        if name in _FOLDERS and folder in own and not held:
+            beside = _folder_beside(folder, files)
+            placed += [(name, os.path.relpath(beside, root))] if beside is not None else []
         placed.append((name, os.path.relpath(folder, root) if held else value))
     return tuple(placed)
+
+
+def _folder_beside(folder: Path, files: Sequence[Path]) -> Path | None:
+    """A folder in the same one that holds some of these files."""
+    around = folder.parent
+    names = (f.relative_to(around).parts for f in files if f.is_relative_to(around))
+    return next((around / parts[0] for parts in names if len(parts) > 1), None)
 
 
 def _placed(option: Option, folder: Path) -> Option:

@@ -49,6 +49,20 @@ def test_flags_alone_and_the_whole_line_say_the_same(folder: Path, line: str) ->
     assert ("I", "common/inc") in program.code_options
 
 
+def test_a_header_by_two_points_from_a_folder_of_headers(folder: Path) -> None:
+    """`-Iprog/sub` and `"../check.h"`, as where all programs of a repository share one line."""
+    (folder / "prog" / "sub").mkdir()
+    (folder / "prog" / "shared").mkdir()
+    (folder / "common" / "inc" / "check.h").rename(folder / "prog" / "shared" / "check.h")
+    text = PROGRAM.replace("<check.h>", '"../shared/check.h"')
+    (folder / "prog" / "k.cu").write_text(text)
+    found, _ = read_compilation("-Iprog/sub -DSIZE=4", folder)
+    program = load_program(folder / "prog" / "k.cu", found)
+    assert [f.path for f in program.files] == ["k.cu", "shared/check.h"]
+    folders = [value for name, value in program.code_options if name == "I"]
+    assert folders == ["shared", str(folder / "prog" / "sub")]
+
+
 def test_the_digest_knows_how_it_is_compiled(folder: Path) -> None:
     source = folder / "prog" / "k.cu"
     digests = {
