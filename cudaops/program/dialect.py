@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -12,12 +12,15 @@ from cudaops.program.lexing import (
     Edit,
     Lexed,
     Token,
+    apply_edits,
+    byte_text,
     closing,
     hollow,
     opening,
+    plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline
+from cudaops.program.outline import Item, Outline, outline
 from cudaops.program.ptx_asm import asm_edits
 
 UNROLL_ALL = 127
@@ -103,6 +106,30 @@ def shared_global_edits(facts: Outline, known: Sequence[SharedGlobal]) -> Iterat
                 text = " ".join(dict.fromkeys(needed))
                 yield Edit(opened.end, opened.end, f" {text} {{")
                 yield Edit(closed.start, closed.start, "} ")
+
+
+def declaring_shared_globals(text: str, files: Iterable[str]) -> str:
+    """A kernel's text with the dynamic shared memory that its file declares, and that it names,
+    declared in its body too: who asks the body for its shared memory finds all of it."""
+    declared: dict[str, str] = {}
+    for facts in (outline(byte_text(file)) for file in files if "__shared__" in file):
+        for item in filter(is_shared_global, facts.items):
+            if (found := _item_declared(facts, item)) is not None:
+                written = plain_text(facts.lexed.text[item.start : item.end]).rstrip(" ;")
+                declared |= {n.strip(): f"{written};" for n in _NAMED.findall(found)}
+    if not declared:
+        return text
+    facts = outline(byte_text(text))
+    edits = []
+    for item in facts.items:
+        for first, last in _device_bodies(facts, item):
+            words = {t.text for t in facts.tokens[first:last]} - _parameter_words(
+                facts.tokens, first
+            )
+            if needed := [line for name, line in declared.items() if name in words]:
+                at = facts.tokens[first].end
+                edits.append(Edit(at, at, "".join(f"\n    {n}" for n in dict.fromkeys(needed))))
+    return plain_text(apply_edits(facts.lexed.text, edits))
 
 
 def without_shared_globals(facts: Outline) -> list[Edit]:

@@ -30,6 +30,7 @@ from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.analysis.values import Launched
 from cudaops.program.candidate import NAMESPACE
+from cudaops.program.dialect import declaring_shared_globals
 from cudaops.program.expressions import parse as parse_expression
 from cudaops.program.front_end import kernel_form
 from cudaops.program.lexing import byte_text, plain_text
@@ -145,6 +146,7 @@ class Draft:
             form = kernel_form(subject.program, kernel, workloads[0].callee if template else None)
             written = resolved(written, form.kernel, kernel.start_byte)
         written = with_spaces(subject.program, written, "__global__")
+        written = declaring_shared_globals(written, (f.text for f in subject.program.files))
         own = rf"\b{re.escape(kernel.plain_name)}\b(?=\s*\()"  # a variable may have the name too
         text = re.sub(own, name, _LINKAGE.sub("", written), count=1)
         namespaces = kernel.qualified_name.split("::")[:-1]

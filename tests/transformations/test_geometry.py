@@ -136,6 +136,19 @@ def test_rows_of_what_the_launch_gives(case: Callable[..., Case]) -> None:
     made.same(draft)
 
 
+def test_shared_memory_that_the_file_declares_is_the_block_s(case: Callable[..., Case]) -> None:
+    """Rows of one block that took one piece of it gave each other's results."""
+    source = "extern __shared__ float row[];" + BY_LAUNCH.replace(
+        "extern __shared__ float row[];", ""
+    )
+    arguments = {"x": _FLOATS[:416], "y": _FLOATS[:416] * 0, "rows": 12}
+    made = case(source, arguments, grid=(13,), block=(32,), smem=256)
+    made.same(made.draft)
+    draft = Geometry().apply(made.draft, {"rows": 8})
+    assert draft.launch.smem == "8 * smem"
+    made.same(draft)
+
+
 def test_smaller_blocks_come_first_where_there_are_few(case: Callable[..., Case]) -> None:
     arguments = {"x": _FLOATS, "y": _FLOATS * 0, "n": 1003}
     few = case(BOUND, arguments, grid=(8,), block=(128,)).draft
