@@ -8,6 +8,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_volatile
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
@@ -19,7 +20,6 @@ from cudaops.transformations.loops import (
     counted,
     dearest,
     is_innermost,
-    is_volatile,
     leaves,
     looks_ahead,
     loop_of,
@@ -129,7 +129,7 @@ class Accumulators:
 def _read(draft: Draft, number: int | str) -> tuple[Counted, tuple[Accumulator, ...]]:
     """The loop and its accumulators. Raises NotUnderstood."""
     form = draft.form
-    if is_volatile(draft, form.kernel):
+    if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
     node = loop_of(form.kernel, number)
     if not is_innermost(node):

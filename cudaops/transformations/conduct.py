@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import has_volatile
 from cudaops.program.analysis.facts import Guard
 from cudaops.program.analysis.polynomials import Symbol, number
 from cudaops.program.syntax import NotUnderstood
@@ -43,7 +44,7 @@ _INTRINSIC = re.compile(
 )
 """Functions of CUDA's headers that give a value and do nothing else."""
 _WAITS = re.compile(
-    r"\bvolatile\b|\b__threadfence\w*|\b__nanosleep\b|\bclock(64)?\b|\bgrid_group\b"
+    r"\b__threadfence\w*|\b__nanosleep\b|\bclock(64)?\b|\bgrid_group\b"
     r"|\bcooperative_groups\b|\bthis_grid\b|\bcuda::(atomic|barrier|pipeline)"
 )
 
@@ -106,6 +107,8 @@ def _refuse_waiting(draft: Draft, function: s.Function) -> None:
             x.startswith("atomic") for x in calls_in((node.condition,))
         ):
             raise NotUnderstood("a loop that waits for memory")
+    if has_volatile(function):
+        raise NotUnderstood(f"volatile in {function.name}")
     where = function.where
     text = "" if where is None else _text_of(draft, where)
     if found := _WAITS.search(_uncommented(text)):
@@ -228,11 +231,9 @@ def pure_functions(draft: Draft) -> frozenset[str]:
 
 
 def _is_pure(draft: Draft, function: s.Function, known: set[str]) -> bool:
-    where = function.where
-    if where is None or function.body_where is None:
+    if function.where is None or function.body_where is None or function.gives_reference:
         return False
-    head = _text_of(draft, s.Range((where.file, where.start, function.body_where.start)))
-    if "&" in head or any(p.is_pointer and not p.is_const for p in function.parameters):
+    if any(p.is_reference or (p.is_pointer and not p.is_const) for p in function.parameters):
         return False
     local = {x.name for x in s.below(function.body) if isinstance(x, s.Declare) and not x.pointer}
     local |= {p.name for p in function.parameters if not p.is_pointer}

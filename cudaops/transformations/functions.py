@@ -87,15 +87,12 @@ def _missing(draft: Draft, change: Rewritten, left_out: set[str]) -> s.Function 
 
 
 def taking_values(draft: Draft) -> frozenset[str]:
-    """Functions of the program that take no argument by reference, as their text says."""
-    found = set()
-    for function in draft.form.functions:
-        if function.where is None or function.body_where is None:
-            continue
-        text = draft.program.file(function.where.file).text.encode()
-        if b"&" not in text[function.where.start : function.body_where.start]:
-            found.add(function.name)
-    return frozenset(found)
+    """Functions of the program that take no argument by reference, nor change their object."""
+    return frozenset(
+        f.name
+        for f in draft.form.functions
+        if not any(p.is_reference for p in f.parameters) and (f.is_const or not f.is_method)
+    )
 
 
 def computing(draft: Draft) -> frozenset[str]:

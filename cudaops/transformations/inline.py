@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import has_volatile
 from cudaops.program.lexing import byte_text, lex, plain_text
 from cudaops.program.outline import outline
 from cudaops.program.syntax import NotUnderstood
@@ -24,7 +25,7 @@ from cudaops.transformations.groups import (
     without_groups,
     without_unused_groups,
 )
-from cudaops.transformations.inlined_body import InlinedBody, header_of, is_reference, owner
+from cudaops.transformations.inlined_body import InlinedBody, header_of, owner
 from cudaops.transformations.trees import (
     BARRIERS,
     COLLECTIVES,
@@ -42,7 +43,7 @@ MOST_CALLS = 16
 """Calls of one kernel that are replaced: more make a text that nobody reads."""
 _SHORT_CIRCUIT = ("&&", "||", ",")
 _UNKNOWN = frozenset({
-    "using", "typedef", "struct", "class", "enum", "union", "volatile", "alignas", "__align__",
+    "using", "typedef", "struct", "class", "enum", "union", "alignas", "__align__",
     "__attribute__", "decltype",
 })  # fmt: skip
 """Words of a function's text that say more than its tree does."""
@@ -227,7 +228,7 @@ def _only_reads(function: s.Function, form: s.KernelForm, above: tuple[str, ...]
     if function.name in above:
         return False
     own = declared_in(function.body) | {
-        p.name for p in function.parameters if not is_reference(p)
+        p.name for p in function.parameters if not p.is_reference
     }  # fmt: skip
     for x in s.below(function.body):
         match x:
@@ -309,7 +310,7 @@ def _check(draft: Draft, function: s.Function) -> None:
         raise NotUnderstood(f"{name} is not to be inlined")
     body = text.encode()[function.body_where.start : function.body_where.end].decode()
     words = {t.text for t in lex(byte_text(body)).tokens}
-    if words & _UNKNOWN or "volatile" in header:
+    if words & _UNKNOWN or has_volatile(function):
         raise NotUnderstood(f"{min(words & _UNKNOWN, default='volatile')} in {name}")
     if _DIRECTIVE.search(body):
         raise NotUnderstood(f"preprocessor directives in {name}")

@@ -142,7 +142,7 @@ class InlinedBody:
                 if not is_pure(argument):
                     raise NotUnderstood("an argument that nobody takes, which does something")
                 continue
-            if is_reference(p):
+            if p.is_reference:
                 self._refer(p, argument, names, lines, said)
             elif (same := self._same(p, argument)) is not None:
                 said[p.name] = same
@@ -439,7 +439,7 @@ class Handed:
             yield from call.arguments  # a method's object comes first
         else:
             pairs = zip(function.parameters, call.arguments, strict=True)
-            yield from (a for p, a in pairs if is_reference(p))
+            yield from (a for p, a in pairs if p.is_reference)
 
 
 def owner(place: Any) -> str:
@@ -452,10 +452,6 @@ def owner(place: Any) -> str:
         case s.Index(base) if "[" in getattr(base, "type", ""):
             return owner(base)
     return ""
-
-
-def is_reference(parameter: s.TypedParameter) -> bool:
-    return parameter.unclear.endswith("is a reference")
 
 
 def _words(text: str) -> set[str]:

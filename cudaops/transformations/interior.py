@@ -10,6 +10,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_volatile
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
@@ -17,7 +18,6 @@ from cudaops.transformations.loops import (
     Counted,
     changes_in,
     counted,
-    is_volatile,
     literal,
     loop_of,
     meets_others,
@@ -87,7 +87,7 @@ class Interior:
 def _read(draft: Draft, loop: s.For) -> tuple[s.For, tuple[Any, ...]]:
     """The loop without its checks, and what must hold for it. Raises NotUnderstood."""
     form = draft.form
-    if is_volatile(draft, form.kernel):
+    if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
     if meets_others((loop,), form):
         raise NotUnderstood("threads that meet in the loop")

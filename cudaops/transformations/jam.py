@@ -8,6 +8,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_volatile
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.syntax import NotUnderstood
@@ -22,7 +23,6 @@ from cudaops.transformations.loops import (
     copy_of,
     counted,
     dearest,
-    is_volatile,
     leaves,
     looks_ahead,
     loop_of,
@@ -107,7 +107,7 @@ class Jam:
 
 def _read(draft: Draft, node: s.For) -> Nest:
     form = draft.form
-    if is_volatile(draft, form.kernel):
+    if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
     outer = counted(node, form)
     looks_ahead(outer)

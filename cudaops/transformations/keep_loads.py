@@ -19,12 +19,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_volatile
 from cudaops.program.analysis.facts import ELEMENT_BYTES, Access
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.loops import Counted, counted, is_volatile, leaves, meets_others
+from cudaops.transformations.loops import Counted, counted, leaves, meets_others
 from cudaops.transformations.ranges import Ranges, holds
 from cudaops.transformations.serial import item_loop
 from cudaops.transformations.serial_blocks import modified
@@ -143,7 +144,7 @@ class _Plan:
 def _plan(draft: Draft) -> _Plan:
     """Raises NotUnderstood where no loops load anything twice."""
     form = draft.form
-    if is_volatile(draft, form.kernel) or draft.facts.unmodelled:
+    if is_volatile(form.kernel, form) or draft.facts.unmodelled:
         raise NotUnderstood("volatile memory, or statements that are not modelled")
     why = "no loops over one range that load the same"
     ranges = Ranges(draft)

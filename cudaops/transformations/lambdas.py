@@ -28,7 +28,7 @@ from cudaops.program.lexing import (
 from cudaops.program.outline import outline
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.inlined_body import Handed, is_reference, macro_words
+from cudaops.transformations.inlined_body import Handed, macro_words
 from cudaops.transformations.trees import COLLECTIVES, PURE, calls_in, declarations_in
 
 MOST_LAMBDAS = 16
@@ -336,7 +336,7 @@ class _Kernel:
         name = self._says(opened - 1) if self._says(opened) == "(" else ""
         function = self._form.function(name)
         if function is not None:
-            return any(map(is_reference, function.parameters))
+            return any(p.is_reference for p in function.parameters)
         return name not in PURE | COLLECTIVES | _NO_CALL and name.isidentifier()
 
     def _is_declared(self, at: int) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import has_volatile
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.polynomials import Polynomial, Symbol
 from cudaops.program.syntax import NotUnderstood
@@ -236,7 +237,7 @@ class Sharing:
         """Statements that the first lane alone goes through."""
         self._meeting: frozenset[str] = frozenset()
         """Arrays that lanes may look at after another lane stored there."""
-        if "volatile" in draft.printer().statements(draft.form.kernel.body):
+        if has_volatile((draft.form.kernel, *draft.form.functions)):
             raise NotUnderstood("volatile memory")
         called = calls_in(tuple(body))
         for function in draft.form.functions:

@@ -20,6 +20,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_volatile
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
@@ -33,7 +34,6 @@ from cudaops.transformations.loops import (
     copy_of,
     counted,
     is_innermost,
-    is_volatile,
     leaves,
     looks_ahead,
     loop_of,
@@ -140,7 +140,7 @@ def _is_straight(body: Sequence[Any]) -> bool:
 
 def _read(draft: Draft, node: s.For) -> _Plan:
     form = draft.form
-    if is_volatile(draft, form.kernel) or draft.facts.unmodelled or draft.facts.calls:
+    if is_volatile(form.kernel, form) or draft.facts.unmodelled or draft.facts.calls:
         raise NotUnderstood("volatile memory, or what is not known")
     loop = counted(node, form)
     looks_ahead(loop)

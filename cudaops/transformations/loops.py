@@ -15,7 +15,7 @@ from cudaops.program.analysis.facts import Loop
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import Polynomial, Symbol
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.draft import FILE, Draft
+from cudaops.transformations.draft import Draft
 from cudaops.transformations.trees import (
     PURE,
     changed,
@@ -240,7 +240,7 @@ def _referred(call: s.Call, form: s.KernelForm) -> Sequence[Any]:
     if function is None or len(function.parameters) != len(call.arguments):
         return call.arguments
     pairs = zip(function.parameters, call.arguments, strict=True)
-    return [a for p, a in pairs if p.unclear.endswith("is a reference")]
+    return [a for p, a in pairs if p.is_reference]
 
 
 def _reached(body: Any, form: s.KernelForm) -> Iterator[Any]:
@@ -300,12 +300,6 @@ def size_of(body: Any, form: s.KernelForm) -> int:
 def is_innermost(loop: s.For) -> bool:
     """Whether no loop stands in it."""
     return not any(isinstance(x, s.For | s.Do) for x in s.below(loop.body))
-
-
-def is_volatile(draft: Draft, function: s.Function) -> bool:
-    """Whether the text says `volatile` or inline assembly, of which trees tell nothing."""
-    text = draft.text if function.where and function.where.file == FILE else ""
-    return bool(re.search(r"\bvolatile\b|\basm\b|\b__asm__\b", text))
 
 
 # Making copies of a body

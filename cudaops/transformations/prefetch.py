@@ -22,6 +22,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_volatile
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
@@ -34,7 +35,6 @@ from cudaops.transformations.loops import (
     conditions,
     copy_of,
     counted,
-    is_volatile,
     leaves,
     looks_ahead,
     loop_of,
@@ -124,7 +124,7 @@ class _Plan:
 
 def _read(draft: Draft, node: s.For) -> _Plan:
     form = draft.form
-    if is_volatile(draft, form.kernel) or draft.facts.unmodelled:
+    if is_volatile(form.kernel, form) or draft.facts.unmodelled:
         raise NotUnderstood("volatile memory or assembly")
     loop = counted(node, form)
     if not loop.is_own or loop.stride is None or leaves(loop.body):

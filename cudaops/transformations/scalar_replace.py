@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_volatile
 from cudaops.program.analysis.facts import Access, KernelFacts
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.kernel import analyse
@@ -20,7 +21,6 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     changes_in,
     counted,
-    is_volatile,
     loop_of,
     meets_others,
     scalars_of,
@@ -104,7 +104,7 @@ class ScalarReplace:
 def _held(draft: Draft, loop: s.For) -> tuple[Held, ...]:
     """What can be held while a loop runs. Raises NotUnderstood."""
     form = draft.form
-    if is_volatile(draft, form.kernel):
+    if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
     inside = (loop.condition, loop.step, loop.body)
     parts = tuple(x for part in inside if part for x in (part if type(part) is tuple else (part,)))

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import has_volatile
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.conduct import pure_functions, refuse_parted_warps
 from cudaops.transformations.draft import Draft
@@ -42,9 +43,9 @@ def prove_independent(draft: Draft) -> None:
         raise NotUnderstood(f"what {(*facts.unmodelled, *facts.calls)[0]} does")
     if any(b.function not in _WAITS for b in facts.barriers):
         raise NotUnderstood("a fence, or a barrier of a kind that may wait for other blocks")
-    if "volatile" in draft.program.main.text:
-        raise NotUnderstood("volatile memory")
     for function in (draft.form.kernel, *draft.form.functions):
+        if has_volatile(function):
+            raise NotUnderstood("volatile memory")
         if any(isinstance(x, s.Opaque) for x in s.below(function.body)):
             raise NotUnderstood("a statement that is not modelled")
 
@@ -82,7 +83,7 @@ def by_reference(draft: Draft, body: Any) -> set[str]:
             place
             for first in ((0, 1) if is_method else (0,))
             for p, place in zip(functions[x.function].parameters, x.arguments[first:], strict=False)
-            if p.unclear.endswith("is a reference")
+            if p.is_reference
         ]
         if is_method and x.function not in pure:
             places += x.arguments[:1]

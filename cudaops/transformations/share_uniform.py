@@ -13,12 +13,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_volatile
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import WARP, effects_in, local_variables, pure_functions
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import FULL, Sharing, Team, choose, limits
-from cudaops.transformations.loops import is_volatile, leaves
+from cudaops.transformations.loops import leaves
 from cudaops.transformations.splitting import Loops, Split
 from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import declared_in, is_barrier, names_in, reads_memory
@@ -111,7 +112,7 @@ def _lanes(draft: Draft) -> int | None:
 
 def _read(draft: Draft) -> _Alike:
     """Raises NotUnderstood where there is no such loop."""
-    if is_volatile(draft, draft.form.kernel):
+    if is_volatile(draft.form.kernel, draft.form):
         raise NotUnderstood("volatile memory or assembly")
     body = draft.form.kernel.body
     local, pure = set(local_variables(body)), pure_functions(draft)

@@ -315,7 +315,7 @@ class _Finder:
             x, s.Evaluate
         ) and getattr(x.value, "operator", "") == "-"):  # fmt: skip
             raise NotUnderstood(f"a tree of {declared.type}")
-        if "volatile" in self.draft.printer().statements((declared,)):
+        if declared.is_volatile:
             raise NotUnderstood("volatile memory")
         return Accumulator(s.Name(array), found.kind, declared.type)
 

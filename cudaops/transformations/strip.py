@@ -19,6 +19,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_volatile
 from cudaops.program.analysis.polynomials import Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations, Memory
@@ -31,7 +32,6 @@ from cudaops.transformations.loops import (
     counted,
     dearest,
     is_innermost,
-    is_volatile,
     leaves,
     loop_of,
     meets_others,
@@ -114,7 +114,7 @@ def _can(draft: Draft, node: s.For) -> bool:
 
 def _read(draft: Draft, node: s.For) -> _Strip:
     form = draft.form
-    if is_volatile(draft, form.kernel) or draft.facts.unmodelled or draft.facts.calls:
+    if is_volatile(form.kernel, form) or draft.facts.unmodelled or draft.facts.calls:
         raise NotUnderstood("volatile memory, or what is not known")
     loop = counted(node, form)
     if not loop.is_own or loop.stride != 1 or loop.operator != "<" or loop.node.body != loop.body:

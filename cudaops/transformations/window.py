@@ -9,6 +9,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_volatile
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import number
@@ -21,7 +22,6 @@ from cudaops.transformations.loops import (
     Counted,
     changes_in,
     counted,
-    is_volatile,
     leaves,
     loop_of,
     meets_others,
@@ -95,7 +95,7 @@ class RegisterWindow:
 
 def _read(draft: Draft, node: s.For) -> tuple[Counted, tuple[Window, ...]]:
     form = draft.form
-    if is_volatile(draft, form.kernel):
+    if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
     loop = counted(node, form)
     if not loop.is_own or loop.stride is None or not is_pure((loop.start, loop.bound)):
