@@ -183,6 +183,9 @@ class Body:
                 yield s.Give(value) if parts or self._makes else s.Leave("return")
             case _K.UNEXPOSED_STMT if parts and parts[-1].kind.is_statement():
                 yield from self._statement(parts[-1])  # `#pragma unroll` and other attributes
+            case _K.ASM_STMT | _K.MS_ASM_STMT as kind:
+                operands = (self.expression(p) for p in parts if p.kind.is_expression())
+                yield s.Opaque(kind.name.lower(), tuple(operands))
             case kind if kind.is_expression():
                 yield from map(s.Evaluate, _terms(self.expression(cursor)))
             case kind:

@@ -283,6 +283,8 @@ class Opaque(_Placed):
     """Any other statement, by clang's name for it: `asm`, `goto`, a range-based loop."""
 
     what: str
+    parts: tuple[Expression, ...] = ()
+    """Operands of assembly."""
 
 
 Statement = (

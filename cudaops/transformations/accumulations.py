@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cudaops.program import syntax as s
-from cudaops.transformations.trees import PURE, is_pure, root_of
+from cudaops.program.analysis.effects import is_pure, root_of
+from cudaops.program.analysis.library_calls import PURE
 
 Kind = Literal["sum", "product", "and", "or", "xor", "min", "max", "flag", "best"]
 FUNCTIONS = PURE | {"__ldcs", "__ldcg", "__ldca"}

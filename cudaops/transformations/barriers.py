@@ -16,14 +16,14 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import has_volatile
+from cudaops.program.analysis.effects import calls_in, has_volatile, reads_memory
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.polynomials import Symbol
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.trees import calls_in, is_barrier, reads_memory
+from cudaops.transformations.trees import is_barrier
 
 Body = tuple[Any, ...]
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import pure_functions
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.bounds_checks import within_bounds
@@ -22,7 +23,6 @@ from cudaops.transformations.conduct import (
     Conduct,
     conduct,
     functions_say,
-    pure_functions,
     refuse_exchange,
     refuse_parted_warps,
 )
@@ -211,7 +211,7 @@ class _Coarsening:
         try:
             spread = Spread(
                 self._draft, without_returns(own_parameters(self._draft, body)), self._item,
-                self._factor, pure_functions(self._draft),
+                self._factor, pure_functions(self._draft.form),
                 (lambda _: True) if whole else None,
             )  # fmt: skip
             lines = spread.statements()

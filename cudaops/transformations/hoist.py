@@ -22,6 +22,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pure, names_in
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
@@ -39,7 +40,7 @@ from cudaops.transformations.tabulate import (
     with_tables,
 )
 from cudaops.transformations.text import Raw, with_parameters
-from cudaops.transformations.trees import changed, is_pure, names_in
+from cudaops.transformations.trees import changed
 
 _USES = 8
 """So many threads must share an entry, at the captured launches."""

@@ -10,29 +10,26 @@ early `return` becomes an `if` with the rest of the body in its `else`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    aliased_variables,
+    calls_in,
+    changed_variables,
+    is_pure,
+    names_in,
+    reads_memory,
+)
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.lexing import byte_text, lex
 from cudaops.program.outline import outline
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import FILE, Draft
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import (
-    BARRIERS,
-    COLLECTIVES,
-    PURE,
-    calls_in,
-    changed,
-    declarations_in,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-)
+from cudaops.transformations.trees import changed, declarations_in, declared_in
 
 _NUMBERS = INTEGERS | {"float", "double", "bool", "half"}
 _MEMBER = (".", "->")
@@ -49,8 +46,7 @@ class InlinedBody:
         self._kernel = draft.form.kernel
         self._text = draft.program.main.text.encode()
         self._printer = draft.printer(function)
-        self._handed = Handed(draft.form)
-        self._written = self._handed.owners(function.body)
+        self._written = changed_variables(function.body, draft.form, arrays=True)
         """Variables of the function that hold more than one value, or have another name."""
         self._taken: set[str] = set()
         self.has_effect = False
@@ -257,7 +253,7 @@ class InlinedBody:
             return set()
         found = {p.name for p in kernel.parameters}
         found |= {x.name for x in declarations_in(kernel.body) if not x.shared and not x.extents}
-        return found - self._handed.others(kernel.body)
+        return found - aliased_variables(kernel.body, self._draft.form)
 
     def _arrays(self) -> set[str]:
         return {x.name for x in declarations_in(self._kernel.body) if x.extents or x.unsized}
@@ -400,58 +396,6 @@ def _branching(node: s.If, yes: tuple[Any, ...], no: tuple[Any, ...]) -> s.If:
 
 
 # Names
-
-
-class Handed:
-    """Variables whose own storage an expression changes or makes known by another name."""
-
-    def __init__(self, form: s.KernelForm) -> None:
-        self._form = form
-
-    def owners(self, node: Any) -> set[str]:
-        """All of them."""
-        found = self.others(node)
-        for x in s.below(node):
-            if isinstance(x, s.Assign | s.Step):
-                found.add(owner(x.target))
-        return found - {""}
-
-    def others(self, node: Any) -> set[str]:
-        """Those that are reached by another name: references, addresses, functions' arguments."""
-        found: set[str] = set()
-        for x in s.below(node):
-            match x:
-                case s.Unary("&", operand) | s.Refer(_, _, operand):
-                    found.add(owner(operand))
-                case s.Call():
-                    found.update(map(owner, self._by_reference(x)))
-                case s.Unmodelled():
-                    found |= names_in(x)
-        return found - {""}
-
-    def _by_reference(self, call: s.Call) -> Iterator[Any]:
-        function = self._form.function(call.function)
-        if function is None:
-            values = PURE | BARRIERS | COLLECTIVES
-            known = call.function in values or call.function.startswith(("atomic", "__"))
-            yield from () if known else call.arguments
-        elif len(function.parameters) != len(call.arguments):
-            yield from call.arguments  # a method's object comes first
-        else:
-            pairs = zip(function.parameters, call.arguments, strict=True)
-            yield from (a for p, a in pairs if p.is_reference)
-
-
-def owner(place: Any) -> str:
-    """The variable whose own storage a place is in; empty for one that a pointer leads to."""
-    match place:
-        case s.Name(text):
-            return text
-        case s.Member(base):
-            return owner(base)
-        case s.Index(base) if "[" in getattr(base, "type", ""):
-            return owner(base)
-    return ""
 
 
 def _words(text: str) -> set[str]:

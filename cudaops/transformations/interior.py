@@ -10,13 +10,18 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import is_volatile
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    changed_variables,
+    is_pure,
+    is_volatile,
+    names_in,
+)
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
-    changes_in,
     counted,
     literal,
     loop_of,
@@ -26,15 +31,7 @@ from cudaops.transformations.loops import (
     scoped,
     understood,
 )
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    renamed,
-    swapped,
-    targets_in,
-)
+from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 
 _MOST_SETTINGS = 3
 _MOST_CONDITIONS = 8
@@ -91,7 +88,7 @@ def _read(draft: Draft, loop: s.For) -> tuple[s.For, tuple[Any, ...]]:
         raise NotUnderstood("volatile memory or assembly")
     if meets_others((loop,), form):
         raise NotUnderstood("threads that meet in the loop")
-    fixed = set(scalars_of(form.kernel)) - changes_in((loop,), form) - declared_in(loop)
+    fixed = set(scalars_of(form.kernel)) - all_written_names((loop,), form) - declared_in(loop)
     walk = _Walk(form, fixed)
     inside = walk.loop(loop, {})
     conditions = tuple(dict.fromkeys(walk.conditions))
@@ -124,7 +121,7 @@ class _Walk:
 
     def loop(self, node: s.For, known: Mapping[str, Any]) -> s.For:
         """One loop of the nest."""
-        inner = {k: v for k, v in known.items() if k not in _assigned(node)}
+        inner = {k: v for k, v in known.items() if k not in changed_variables(node, self.form)}
         try:
             read = counted(node, self.form)
             span = self._range(read, inner)
@@ -177,7 +174,7 @@ class _Walk:
                 new = self._expression(node, known)
             case _:
                 new = node
-        for name in _assigned(node):
+        for name in changed_variables(node, self.form):
             known.pop(name, None)
         return (new,)
 
@@ -192,13 +189,13 @@ class _Walk:
             if kept is not node.condition:
                 self.conditions += always
                 inner = self.body(node.yes, known)
-                for name in _assigned(node):
+                for name in changed_variables(node, self.form):
                     known.pop(name, None)
                 bare = kept is None
                 return scoped(inner) if bare else (replace(node, condition=kept, yes=inner),)
         condition = self._expression(node.condition, known)
         yes, no = self.body(node.yes, known), self.body(node.no, known)
-        for name in _assigned(node):
+        for name in changed_variables(node, self.form):
             known.pop(name, None)
         same = (condition, yes, no) == (node.condition, node.yes, node.no)
         return (node if same else replace(node, condition=condition, yes=yes, no=no),)
@@ -291,14 +288,6 @@ class _Walk:
 
 
 # Trees
-
-
-def _assigned(node: Any) -> set[str]:
-    return {x.text for x in targets_in(node) if isinstance(x, s.Name)} | {
-        a.operand.text
-        for a in s.below(node)
-        if isinstance(a, s.Unary) and a.operator == "&" and isinstance(a.operand, s.Name)
-    }
 
 
 def _is_correction(node: s.If) -> bool:

@@ -8,7 +8,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import is_volatile
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    is_volatile,
+    names_in,
+    reads_memory,
+    writes_memory,
+)
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.syntax import NotUnderstood
@@ -18,7 +24,6 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
     by_several,
-    changes_in,
     conditions,
     copy_of,
     counted,
@@ -30,9 +35,8 @@ from cudaops.transformations.loops import (
     plainly_declared,
     scalars_of,
     size_of,
-    writes_memory,
 )
-from cudaops.transformations.trees import declared_in, names_in, reads_memory, swapped
+from cudaops.transformations.trees import declared_in, swapped
 
 _FACTORS = (4, 2)
 _MOST_SETTINGS = 4
@@ -127,10 +131,10 @@ def _read(draft: Draft, node: s.For) -> Nest:
     early = (*before, inner)
     if writes_memory(early, form):
         raise NotUnderstood("memory that is written before the inner loop ends")
-    changes = changes_in(early, form)
+    changes = all_written_names(early, form)
     if not changes <= own | shared:
         raise NotUnderstood(f"{', '.join(sorted(changes - own - shared))}, carried over iterations")
-    if (changes_in(after, form) & names_in(early)) - own:
+    if (all_written_names(after, form) & names_in(early)) - own:
         raise NotUnderstood("what an iteration leaves for the next one")
     if not _has_reuse(nest):
         raise NotUnderstood("nothing that iterations share")

@@ -19,7 +19,15 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import is_volatile
+from cudaops.program.analysis.effects import (
+    changed_variables,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+    root_of,
+    targets_in,
+)
 from cudaops.program.analysis.facts import ELEMENT_BYTES, Access
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
@@ -28,19 +36,13 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import Counted, counted, leaves, meets_others
 from cudaops.transformations.ranges import Ranges, holds
 from cudaops.transformations.serial import item_loop
-from cudaops.transformations.serial_blocks import modified
 from cudaops.transformations.trees import (
     bodies_of,
     changed,
     declared_in,
-    is_pure,
     lists_changed,
-    names_in,
-    reads_memory,
     renamed,
-    root_of,
     statements,
-    targets_in,
 )
 
 MOST_TRIPS = 32
@@ -243,7 +245,7 @@ def _stays(
                   for one in (first, last))  # fmt: skip
     part = listed[begin : end + 1]
     steady = names_in((kept.place, loop.start, loop.bound, loop.step)) - {loop.variable}
-    if modified(draft, part, steady) or declared_in(part) & steady:
+    if changed_variables(part, draft.form) & steady or declared_in(part) & steady:
         return False
     sizes = ELEMENT_BYTES | dict(draft.form.sizes)
     if not 0 < sizes.get(getattr(kept.place, "type", ""), 0) <= 16:
@@ -265,7 +267,7 @@ def _array(draft: Draft, name: str) -> str:
         return name
     body = draft.form.kernel.body
     found = [x for x in s.below(body) if isinstance(x, s.Declare) and x.name == name]
-    if len(found) != 1 or not found[0].pointer or modified(draft, body, {name}):
+    if len(found) != 1 or not found[0].pointer or changed_variables(body, draft.form) & {name}:
         return ""
     match found[0].value:
         case s.Binary("+" | "-", s.Name(text)) | s.Name(text):

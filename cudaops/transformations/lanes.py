@@ -13,8 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import has_volatile
+from cudaops.program.analysis.effects import (
+    calls_in,
+    has_volatile,
+    is_pointed_at,
+    names_in,
+    root_of,
+)
 from cudaops.program.analysis.facts import Access
+from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.analysis.polynomials import Polynomial, Symbol
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import FUNCTIONS
@@ -23,16 +30,7 @@ from cudaops.transformations.draft import Draft
 from cudaops.transformations.scanning import scanned
 from cudaops.transformations.splitting import ATOMICS, Accumulator, Loops, Split
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import (
-    BARRIERS,
-    COLLECTIVES,
-    calls_in,
-    declared_in,
-    is_barrier,
-    is_pointed_at,
-    names_in,
-    root_of,
-)
+from cudaops.transformations.trees import declared_in, is_barrier
 
 FULL = "0xffffffff"
 """All lanes of a warp."""

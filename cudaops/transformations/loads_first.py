@@ -20,7 +20,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import is_volatile
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+)
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
@@ -29,7 +35,6 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
     by_several,
-    changes_in,
     conditions,
     copy_of,
     counted,
@@ -44,14 +49,7 @@ from cudaops.transformations.loops import (
     understood,
 )
 from cudaops.transformations.scalar_replace import surely
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    swapped,
-)
+from cudaops.transformations.trees import changed, declared_in, swapped
 from cudaops.transformations.variables import Variables
 
 _FACTORS = (4, 8)
@@ -161,7 +159,7 @@ def _loads(draft: Draft, loop: Counted) -> Iterator[_Load]:
         if isinstance(x, s.Declare) and x.value is not None and not variables.is_changed(x.name)
         and not (x.pointer or x.shared or x.extents)
     }  # fmt: skip
-    moved = changes_in(loop.body, draft.form) | declared_in(loop.body)
+    moved = all_written_names(loop.body, draft.form) | declared_in(loop.body)
 
     def meant(node: Any) -> Any:
         def value(x: Any) -> Any:

@@ -22,24 +22,16 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pure, names_in, plain_variables, root_of, targets_in
 from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.library_calls import PURE
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import computing
 from cudaops.transformations.tabulate import FLOATS, is_dear, with_maker, with_tables
 from cudaops.transformations.text import with_parameters
-from cudaops.transformations.trees import (
-    PURE,
-    changed,
-    is_pure,
-    lists_changed,
-    names_in,
-    plain_variables,
-    renamed,
-    root_of,
-    targets_in,
-)
+from cudaops.transformations.trees import changed, lists_changed, renamed
 
 ENTRIES = (1024, 256, 8192)
 """Of a table: 4 KiB of floats stay in L1 beside other data, 32 KiB hold what counts of a block or a

@@ -22,7 +22,15 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import is_volatile
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+    root_of,
+    writes_memory,
+)
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
@@ -31,7 +39,6 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.interior import folded
 from cudaops.transformations.loops import (
     Counted,
-    changes_in,
     conditions,
     copy_of,
     counted,
@@ -41,20 +48,10 @@ from cudaops.transformations.loops import (
     meets_others,
     scoped,
     understood,
-    writes_memory,
 )
 from cudaops.transformations.shared_memory import extent, is_only_indexed, room_for
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    renamed,
-    root_of,
-    swapped,
-)
+from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 
 _MOST_SETTINGS = 4
 _MOST_HELD = 16
@@ -179,7 +176,7 @@ def _is_known_ahead(
     memory = Memory(draft)
     own = declared_in(tuple(filling))
     plain = {x.name for x in filling if isinstance(x, s.Declare)}
-    changing = changes_in(loop.body, draft.form)
+    changing = all_written_names(loop.body, draft.form)
     if own != plain or changing & own or not memory.is_followed or draft.facts.calls:
         raise NotUnderstood("variables that change before the barrier")
     values = [h.statement.value.value for h in held]  # type: ignore[union-attr]

@@ -21,12 +21,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import targets_in
 from cudaops.program.analysis.facts import Access, KernelFacts
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.trees import changed, targets_in
+from cudaops.transformations.trees import changed
 
 LOADED = frozenset({
     "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned",

@@ -9,7 +9,15 @@ from typing import Any, Literal
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import is_volatile
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+    root_of,
+    targets_in,
+)
 from cudaops.program.analysis.facts import Access, KernelFacts
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.kernel import analyse
@@ -18,24 +26,8 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Aliasing
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.loops import (
-    changes_in,
-    counted,
-    loop_of,
-    meets_others,
-    scalars_of,
-    understood,
-)
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    root_of,
-    swapped,
-    targets_in,
-)
+from cudaops.transformations.loops import counted, loop_of, meets_others, scalars_of, understood
+from cudaops.transformations.trees import changed, declared_in, swapped
 
 _MOST_SETTINGS = 4
 _HELD = INTEGERS | {"float", "double"}
@@ -150,7 +142,7 @@ def _places(parts: Sequence[Any]) -> Iterator[Any]:
 
 def _moved(loop: s.For, parts: Sequence[Any], form: s.KernelForm) -> set[str]:
     """Variables that may be other ones in another iteration. Raises NotUnderstood."""
-    changes = changes_in(parts, form)
+    changes = all_written_names(parts, form)
     through = set()
     for place in targets_in(parts):
         root = root_of(place)

@@ -7,10 +7,11 @@ import re
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.trees import declarations_in, names_in
+from cudaops.transformations.trees import declarations_in
 
 STATIC_BYTES = 48 * 1024
 """Of a block, without opting in. Source: CUDA C++ Programming Guide, technical specifications."""

@@ -19,8 +19,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pointed_at, is_pure, names_in, reads_memory, root_of
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import FLIPPED, FUNCTIONS, Found, Kind, accumulations
@@ -28,16 +30,7 @@ from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.liveness import live_after, live_before
 from cudaops.transformations.scans import Scan, scan_in
-from cudaops.transformations.trees import (
-    BARRIERS,
-    COLLECTIVES,
-    declared_in,
-    is_pointed_at,
-    is_pure,
-    names_in,
-    reads_memory,
-    root_of,
-)
+from cudaops.transformations.trees import declared_in
 
 WORDS = frozenset({"int", "unsigned", "long long", "unsigned long long", "float", "double"})
 """What a shuffle moves as it is."""
@@ -346,7 +339,7 @@ class Loops:
         found = []
         for name in sorted(names):
             if not _is_fresh(loop, name):
-                accumulated, scan = scan_in(loop, name, self._allocations.apart)
+                accumulated, scan = scan_in(loop, name, self._allocations.apart, self.form)
                 found.append(replace(scan, accumulator=self._accumulator(accumulated, loop)))
         if len(found) > 1:
             raise NotUnderstood("two scans in one loop")

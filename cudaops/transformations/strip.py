@@ -19,7 +19,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import is_volatile
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+)
 from cudaops.program.analysis.polynomials import Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations, Memory
@@ -27,7 +33,6 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
-    changes_in,
     conditions,
     counted,
     dearest,
@@ -38,15 +43,7 @@ from cudaops.transformations.loops import (
 )
 from cudaops.transformations.scalar_replace import surely
 from cudaops.transformations.splitting import WORDS
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    renamed,
-    swapped,
-)
+from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 from cudaops.transformations.variables import Variables
 
 FACTORS = (4, 2)
@@ -124,7 +121,7 @@ def _read(draft: Draft, node: s.For) -> _Strip:
     memory, variables = Memory(draft), Variables(draft)
     pointers = {p.name for p in form.kernel.parameters if p.is_pointer and p.type in WORDS}
     pointers = {n for n in pointers if not variables.is_changed(n)}
-    moved = (changes_in(loop.body, form) | declared_in(loop.body)) - {loop.variable}
+    moved = (all_written_names(loop.body, form) | declared_in(loop.body)) - {loop.variable}
 
     def is_next(place: Any) -> bool:
         """Whether each iteration's element is the neighbour of the one before."""

@@ -20,6 +20,13 @@ from typing import Any, TypeVar
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    is_pure,
+    may_write,
+    names_in,
+    plain_variables,
+    reads_memory,
+)
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
@@ -27,15 +34,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Launch, Step
 from cudaops.transformations.ranges import Proof, Ranges, holds
 from cudaops.transformations.text import Raw, with_parameters
-from cudaops.transformations.trees import (
-    bodies_of,
-    changed,
-    is_pure,
-    may_write,
-    names_in,
-    plain_variables,
-    reads_memory,
-)
+from cudaops.transformations.trees import bodies_of, changed
 
 Entry = TypeVar("Entry")
 
@@ -148,7 +147,7 @@ def _turns(draft: Draft, ranges: Ranges, loop: s.For) -> _Turns | None:
     names = {variable, before} - {""}
     if start is None or not names <= plain or kind not in INTEGERS:
         return None
-    if any(may_write(x, names) for x in loop.body):
+    if any(may_write(x, names, draft.form) for x in loop.body):
         return None
     texts = [ranges.launched(x) for x in (bound, start)]
     if None in texts:
@@ -191,7 +190,7 @@ def _began(draft: Draft, loop: s.For, variable: str) -> s.Expression | None:
     others = [
         x for x in s.below(body)
         if isinstance(x, s.Assign | s.Step) and id(x) not in inside
-        and may_write(x, {variable})
+        and may_write(x, {variable}, draft.form)
     ]  # fmt: skip
     if len(declared) != 1 or others:
         return None

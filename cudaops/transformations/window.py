@@ -9,7 +9,14 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import is_volatile
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+    root_of,
+)
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import number
@@ -20,7 +27,6 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.interior import folded
 from cudaops.transformations.loops import (
     Counted,
-    changes_in,
     counted,
     leaves,
     loop_of,
@@ -29,16 +35,7 @@ from cudaops.transformations.loops import (
     understood,
 )
 from cudaops.transformations.scalar_replace import marked, own_access, surely
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    renamed,
-    root_of,
-    swapped,
-)
+from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 
 _MOST_SETTINGS = 3
 _LONGEST = 9
@@ -102,7 +99,7 @@ def _read(draft: Draft, node: s.For) -> tuple[Counted, tuple[Window, ...]]:
         raise NotUnderstood("a loop that does not begin with its own variable")
     if leaves(loop.body) or meets_others(loop.body, form):
         raise NotUnderstood("iterations that are left early, or threads that meet")
-    moved = changes_in(loop.body, form) | declared_in(loop.body)
+    moved = all_written_names(loop.body, form) | declared_in(loop.body)
     known = _known(loop, moved)
     fixed = (set(scalars_of(form.kernel)) - moved) | s.BUILTINS | {loop.variable}
     places, plain = [], []
