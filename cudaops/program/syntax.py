@@ -14,6 +14,11 @@ from typing import Any
 from cudaops.domain.workload import Element
 
 POINTER_BYTES = 8
+ORDERS = frozenset({"<", ">", "<=", ">="})
+MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+"""What says the same with the sides exchanged: `a < b` is `b > a`."""
+NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+"""What holds where the comparison does not."""
 BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 
 

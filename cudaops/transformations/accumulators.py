@@ -8,7 +8,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import is_volatile
+from cudaops.program.analysis.effects import has_jump, is_volatile, synchronises
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
@@ -20,10 +20,8 @@ from cudaops.transformations.loops import (
     counted,
     dearest,
     is_innermost,
-    leaves,
     looks_ahead,
     loop_of,
-    meets_others,
     plainly_declared,
     scalars_of,
     scoped,
@@ -136,9 +134,9 @@ def _read(draft: Draft, number: int | str) -> tuple[Counted, tuple[Accumulator, 
         raise NotUnderstood("a loop with loops in it")
     loop = counted(node, form)
     looks_ahead(loop)
-    if leaves(loop.body):
+    if has_jump(loop.body):
         raise NotUnderstood("a loop that is left early, or skips the rest of an iteration")
-    if meets_others(loop.body, form):
+    if synchronises(loop.body, form):
         raise NotUnderstood("threads that meet in the loop")
     if size_of(loop.body, form) > _LARGEST:
         raise NotUnderstood("a body that is too large to gain by it")

@@ -24,7 +24,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import is_pure, written_names
+from cudaops.program.analysis.effects import has_return, is_pure, written_names
 from cudaops.program.analysis.facts import ELEMENT_BYTES, varies_in_block
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.analysis.polynomials import Symbol
@@ -41,7 +41,7 @@ from cudaops.transformations.atomic_sites import (
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.grid_stride import on_grid
-from cudaops.transformations.predication import has_return, without_returns
+from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial_blocks import prove_independent, serial
 from cudaops.transformations.shared_memory import room_for, threads_of, whole_warps
 from cudaops.transformations.text import Raw, with_parameters

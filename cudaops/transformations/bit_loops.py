@@ -14,6 +14,7 @@ from typing import Any
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
+    has_early_exit,
     is_pure,
     may_write,
     names_in,
@@ -24,7 +25,6 @@ from cudaops.program.analysis.intervals import INTEGERS, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.loops import literal
-from cudaops.transformations.predication import leaves
 from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import swapped
 
@@ -63,7 +63,7 @@ def most_turns(draft: Draft, node: s.For, function: s.Function) -> int:
 
 def _continues(body: Any) -> bool:
     """Whether a turn may end early and another follow."""
-    return leaves(body, "break return")
+    return has_early_exit(body, "break return")
 
 
 def _shift(node: Any, name: str) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import pure_functions
+from cudaops.program.analysis.effects import pure_functions, synchronises
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.bounds_checks import within_bounds
@@ -28,7 +28,6 @@ from cudaops.transformations.conduct import (
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread
-from cudaops.transformations.loops import meets_others
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
 from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial import (
@@ -267,7 +266,7 @@ def _refuse_left(draft: Draft) -> None:
     for statement in (x for x in s.below(whole) if isinstance(x, s.Statement)):
         own = tuple(x for x in s.children(statement) if not isinstance(x, s.Statement))
         calls = tuple(s.Evaluate(x) for x in s.below(own) if isinstance(x, s.Call))
-        if meets_others(calls, draft.form) and not same.together(whole, statement):
+        if synchronises(calls, draft.form) and not same.together(whole, statement):
             raise NotUnderstood("threads that leave before a barrier")
 
 

@@ -17,7 +17,9 @@ from typing import Any
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     changed_variables,
+    has_early_exit,
     has_effects,
+    has_return,
     local_variables,
     names_in,
     pure_functions,
@@ -30,7 +32,6 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.conduct import conduct, functions_say
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.places import Places, builtins_in
-from cudaops.transformations.predication import has_return, leaves
 from cudaops.transformations.ranges import holds, launch_text
 from cudaops.transformations.serial import own_parameters
 from cudaops.transformations.trees import renamed
@@ -448,7 +449,7 @@ def _ended(body: Sequence[Any]) -> tuple[Any, ...]:
                 x = x if new == (yes, no) else replace(x, yes=new[0], no=new[1])
             case s.Block(inner):
                 x = replace(x, body=_ended(inner))
-            case s.Switch() if leaves((x,)):
+            case s.Switch() if has_early_exit((x,)):
                 raise NotUnderstood("a jump out of a switch")
         lines.append(x)
     return tuple(lines)

@@ -17,6 +17,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     changed_variables,
+    has_early_exit,
     has_effects,
     local_variables,
     names_in,
@@ -40,7 +41,7 @@ from cudaops.transformations.liveness import live_after, live_before
 from cudaops.transformations.places import Places, builtin, builtins_in, through_casts
 from cudaops.transformations.serial import continued, invariant, own_parameters
 from cudaops.transformations.text import with_parameters
-from cudaops.transformations.trees import bodies_of, changed, is_barrier
+from cudaops.transformations.trees import changed, is_barrier
 
 _GRIDS = (1056, 528, 2112, 132)
 """Blocks: of 132 SMs, eight, four, sixteen and one each; near enough for others."""
@@ -254,11 +255,9 @@ class _Stride:
         for x in s.below(self.loop.body):
             if isinstance(x, s.Assign | s.Step) and root_of(x.target) is None:
                 return False
-            if isinstance(x, s.Leave) and x.word == "return":
-                return False
             if isinstance(x, s.Unmodelled | s.Opaque):
                 return False
-        if _breaks_out(self.loop.body):
+        if has_early_exit(self.loop.body, "continue"):
             return False
         own = names_in(self.loop.body) & shared
         others = [x for x in body if x is not self.loop]
@@ -305,19 +304,6 @@ def _only_read(body: Sequence[Any], arrays: set[str]) -> set[str]:
         elif isinstance(x, s.Unary) and x.operator == "&":
             changing.add(root_of(x.operand))
     return {a for a in arrays if a not in changing and said.count(a) == read.count(a)}
-
-
-def _breaks_out(body: Sequence[Any]) -> bool:
-    """Whether a `break` leaves the loop that this is the body of."""
-    for x in body:
-        if isinstance(x, s.Leave):
-            if x.word == "break":
-                return True
-        elif not isinstance(x, s.For | s.Do | s.Switch) and any(
-            _breaks_out(inner) for inner in bodies_of(x)
-        ):
-            return True
-    return False
 
 
 # Persistent blocks

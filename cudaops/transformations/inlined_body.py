@@ -19,7 +19,9 @@ from cudaops.program.analysis.effects import (
     aliased_variables,
     calls_in,
     changed_variables,
+    has_return,
     is_pure,
+    is_return,
     names_in,
     reads_memory,
 )
@@ -263,7 +265,7 @@ class InlinedBody:
     def _returning(self, names: dict[str, str]) -> tuple[tuple[Any, ...], Any]:
         """The body without `return`, and the expression that it gives."""
         body, result = self._function.body, self._function.result
-        returns = [x for x in s.below(body) if _is_return(x)]
+        returns = [x for x in s.below(body) if is_return(x)]
         if result == "void":
             return (_tails(body, lambda _: ()) if returns else body), None
         if len(returns) == 1 and body[-1] is returns[0] and isinstance(body[-1], s.Give):
@@ -339,18 +341,10 @@ class InlinedBody:
 # Returns
 
 
-def _is_return(node: Any) -> bool:
-    return isinstance(node, s.Give) or (isinstance(node, s.Leave) and node.word == "return")
-
-
-def _returns(node: Any) -> bool:
-    return any(map(_is_return, s.below(node)))
-
-
 def _always(body: Sequence[Any]) -> bool:
     """Whether what comes after these statements is never reached."""
     for x in body:
-        if _is_return(x):
+        if is_return(x):
             return True
         if isinstance(x, s.If) and _always(x.yes) and _always(x.no):
             return True
@@ -363,10 +357,10 @@ def _tails(body: Sequence[Any], give: Callable[[Any], tuple[Any, ...]]) -> tuple
     """The body with `give` in place of each `return`, after which nothing is left to do: what
     follows on a way that returns stands on the other ways alone. Raises NotUnderstood."""
     for at, x in enumerate(body):
-        if not _returns(x):
+        if not has_return(x):
             continue
         before, rest = tuple(body[:at]), tuple(body[at + 1 :])
-        if _is_return(x):
+        if is_return(x):
             return (*before, *give(x))
         if isinstance(x, s.Block) and (not rest or _always(x.body)):
             return (*before, replace(x, body=_tails(x.body, give)))

@@ -16,6 +16,7 @@ from cudaops.program.analysis.effects import (
     is_pure,
     is_volatile,
     names_in,
+    synchronises,
 )
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
@@ -25,7 +26,6 @@ from cudaops.transformations.loops import (
     counted,
     literal,
     loop_of,
-    meets_others,
     number,
     scalars_of,
     scoped,
@@ -39,7 +39,6 @@ _SIGNED = frozenset({"int", "long long"})
 _HOLDS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge,
 }  # fmt: skip
-_NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class Interior:
@@ -86,7 +85,7 @@ def _read(draft: Draft, loop: s.For) -> tuple[s.For, tuple[Any, ...]]:
     form = draft.form
     if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
-    if meets_others((loop,), form):
+    if synchronises((loop,), form):
         raise NotUnderstood("threads that meet in the loop")
     fixed = set(scalars_of(form.kernel)) - all_written_names((loop,), form) - declared_in(loop)
     walk = _Walk(form, fixed)
@@ -251,8 +250,8 @@ class _Walk:
                 a = self._checks(left, known, truth=truth)
                 b = self._checks(right, known, truth=truth)
                 return None if a is None or b is None else a + b
-            case s.Binary(operator, left, right) if operator in _NOT:
-                operator = operator if truth else _NOT[operator]
+            case s.Binary(operator, left, right) if operator in s.ORDERS:
+                operator = operator if truth else s.NEGATED[operator]
                 return self._check(operator, renamed(left, known), renamed(right, known))
         return None
 

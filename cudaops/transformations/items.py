@@ -22,6 +22,7 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     calls_in,
     changed_by,
+    has_early_exit,
     has_effects,
     local_variables,
     names_in,
@@ -36,7 +37,6 @@ from cudaops.transformations.conduct import VOTES, is_vote
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.idle import Idle
 from cudaops.transformations.loads import Loads
-from cudaops.transformations.predication import leaves
 from cudaops.transformations.serial import item_loop
 from cudaops.transformations.trees import changed, declarations_in, declared_in, is_barrier, renamed
 
@@ -187,7 +187,7 @@ class Spread:
         conditions = [node.condition, *(node.step if isinstance(node, s.For) else ())]
         if any(self._depends(c, found) for c in conditions if c is not None):
             return True
-        return leaves(node.body)
+        return has_early_exit(node.body)
 
     def _depends(self, node: Any, found: Collection[str] | None = None) -> bool:
         found = self._dependent if found is None else found
@@ -286,7 +286,7 @@ class Spread:
             case s.If(condition, yes, no) if not self._depends(condition) and not has_effects(
                 condition, self._local, self._pure
             ):
-                if leaves(yes) or leaves(no):
+                if has_early_exit(yes) or has_early_exit(no):
                     return None
                 return [_Shared(node, (self._parts(yes, guard), self._parts(no, guard)))]
             case s.If(condition, yes, ()) if top and guard is None and self._may_repeat(condition):

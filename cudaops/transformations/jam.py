@@ -10,9 +10,11 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     all_written_names,
+    has_jump,
     is_volatile,
     names_in,
     reads_memory,
+    synchronises,
     writes_memory,
 )
 from cudaops.program.analysis.facts import Access
@@ -28,10 +30,8 @@ from cudaops.transformations.loops import (
     copy_of,
     counted,
     dearest,
-    leaves,
     looks_ahead,
     loop_of,
-    meets_others,
     plainly_declared,
     scalars_of,
     size_of,
@@ -118,7 +118,7 @@ def _read(draft: Draft, node: s.For) -> Nest:
     loops = [n for n, x in enumerate(outer.body) if isinstance(x, s.For)]
     if len(loops) != 1:
         raise NotUnderstood("no loop in it, or several")
-    if leaves(node) or meets_others((node,), form):
+    if has_jump(node) or synchronises((node,), form):
         raise NotUnderstood("iterations that are left early, or threads that meet")
     if size_of(outer.body, form) > _LARGEST:
         raise NotUnderstood("an iteration that is too large")

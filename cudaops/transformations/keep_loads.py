@@ -21,11 +21,13 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     changed_variables,
+    has_jump,
     is_pure,
     is_volatile,
     names_in,
     reads_memory,
     root_of,
+    synchronises,
     targets_in,
 )
 from cudaops.program.analysis.facts import ELEMENT_BYTES, Access
@@ -33,7 +35,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.loops import Counted, counted, leaves, meets_others
+from cudaops.transformations.loops import Counted, counted
 from cudaops.transformations.ranges import Ranges, holds
 from cudaops.transformations.serial import item_loop
 from cudaops.transformations.trees import (
@@ -170,9 +172,9 @@ def _alike(draft: Draft, listed: Sequence[Any]) -> Iterator[tuple[Counted, ...]]
             loop = counted(x, draft.form)
         except NotUnderstood:
             continue
-        if not loop.is_own or loop.operator != "<" or leaves(loop.body):
+        if not loop.is_own or loop.operator != "<" or has_jump(loop.body):
             continue
-        if meets_others(loop.body, draft.form) or not is_pure((loop.start, loop.bound, loop.step)):
+        if synchronises(loop.body, draft.form) or not is_pure((loop.start, loop.bound, loop.step)):
             continue
         group = next((g for g in groups if _header(g[0]) == _header(loop)), None)
         groups.append([loop]) if group is None else group.append(loop)

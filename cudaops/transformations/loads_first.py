@@ -22,10 +22,12 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     all_written_names,
+    has_jump,
     is_pure,
     is_volatile,
     names_in,
     reads_memory,
+    synchronises,
 )
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
@@ -39,10 +41,8 @@ from cudaops.transformations.loops import (
     copy_of,
     counted,
     is_innermost,
-    leaves,
     looks_ahead,
     loop_of,
-    meets_others,
     plainly_declared,
     scoped,
     size_of,
@@ -142,7 +142,7 @@ def _read(draft: Draft, node: s.For) -> _Plan:
         raise NotUnderstood("volatile memory, or what is not known")
     loop = counted(node, form)
     looks_ahead(loop)
-    if not is_innermost(node) or leaves(loop.body) or meets_others(loop.body, form):
+    if not is_innermost(node) or has_jump(loop.body) or synchronises(loop.body, form):
         raise NotUnderstood("a loop that is left early, or in which threads meet")
     if size_of(loop.body, form) > _LARGEST:
         raise NotUnderstood("a body that is too large to gain by it")

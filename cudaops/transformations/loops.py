@@ -5,7 +5,6 @@ Nothing here looks at values: whatever it says holds for every launch.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -29,12 +28,6 @@ from cudaops.transformations.trees import changed, declared_in
 
 Found = TypeVar("Found")
 
-_OPPOSITE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_CONVERSIONS = re.compile(
-    r"make_\w+|__(half|float|double|int|uint|low|high|bfloat|nv_bfloat)\w*2\w+"
-    r"|__[hfd](add|sub|mul|div|fma|rcp|sqrt|max|min|eq|ne|lt|le|gt|ge)\w*"
-)
-"""Conversions and arithmetic of numbers, of which there are too many to list."""
 _SCALARS = INTEGERS | {"float", "double"}
 _MOST = 2**31 - 1
 """Of an `int`."""
@@ -186,13 +179,13 @@ def _upwards(name: s.Name, by: Any, sign: str) -> tuple[s.Name, Any, str]:
 def _comparison(condition: Any, variable: s.Name) -> tuple[str, Any]:
     match condition:
         case s.Binary(operator, s.Name(text), bound) if (
-            text == variable.text and operator in _OPPOSITE
+            text == variable.text and operator in s.ORDERS
         ):
             return operator, bound
         case s.Binary(operator, bound, s.Name(text)) if (
-            text == variable.text and operator in _OPPOSITE
+            text == variable.text and operator in s.ORDERS
         ):
-            return _OPPOSITE[operator], bound
+            return s.MIRRORED[operator], bound
     raise NotUnderstood("a loop that does not compare its variable with a bound")
 
 
@@ -218,27 +211,6 @@ def _stays(loop: Counted, form: s.KernelForm) -> None:
         raise NotUnderstood("a loop whose bound is called for")
     if reads_memory(ends) and writes_memory(loop.body, form):
         raise NotUnderstood("a loop whose bound stands in memory, and that writes memory")
-
-
-def meets_others(body: Any, form: s.KernelForm) -> bool:
-    """Whether threads meet in it, or may: barriers, shuffles, votes, calls that nobody knows."""
-    for x in reached(body, form):
-        match x:
-            case s.Opaque():
-                return True
-            case s.Call(name) if not (
-                name in PURE
-                or form.function(name)
-                or name.startswith("atomic")
-                or _CONVERSIONS.fullmatch(name)
-            ):
-                return True
-    return False
-
-
-def leaves(body: Any) -> bool:
-    """Whether a `break`, `continue` or `return` stands in it."""
-    return any(isinstance(x, s.Leave | s.Give) for x in s.below(body))
 
 
 def size_of(body: Any, form: s.KernelForm) -> int:

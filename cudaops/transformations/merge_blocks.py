@@ -19,13 +19,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.effects import changed_variables, names_in, targets_in
+from cudaops.program.analysis.effects import changed_variables, has_return, names_in, targets_in
 from cudaops.program.analysis.facts import Access
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.atomic_sites import Site, prove_only_atomic, sites_of
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.predication import has_return, pruned
+from cudaops.transformations.predication import pruned
 from cudaops.transformations.serial_blocks import (
     prove_independent,
     serial,

@@ -24,11 +24,13 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     all_written_names,
+    has_jump,
     is_pure,
     is_volatile,
     names_in,
     reads_memory,
     root_of,
+    synchronises,
     writes_memory,
 )
 from cudaops.program.analysis.facts import ELEMENT_BYTES
@@ -42,10 +44,8 @@ from cudaops.transformations.loops import (
     conditions,
     copy_of,
     counted,
-    leaves,
     looks_ahead,
     loop_of,
-    meets_others,
     scoped,
     understood,
 )
@@ -124,7 +124,7 @@ def _read(draft: Draft, node: s.For) -> _Plan:
     if is_volatile(form.kernel, form) or draft.facts.unmodelled:
         raise NotUnderstood("volatile memory or assembly")
     loop = counted(node, form)
-    if not loop.is_own or loop.stride is None or leaves(loop.body):
+    if not loop.is_own or loop.stride is None or has_jump(loop.body):
         raise NotUnderstood("a loop that is left early, or has its variable from before")
     if not is_pure((loop.start, loop.bound)) or reads_memory((loop.start, loop.bound)):
         raise NotUnderstood("a loop whose ends stand in memory")
@@ -202,7 +202,7 @@ def _refuse_second(draft: Draft, plan: _Plan) -> None:
     arrays = {h.array for h in plan.held}
     shared = {x.name: x for x in s.below(body) if isinstance(x, s.Declare) and x.shared}
     work = _without_last(plan.rest)
-    if writes_memory(work, draft.form) or meets_others(work, draft.form):
+    if writes_memory(work, draft.form) or synchronises(work, draft.form):
         raise NotUnderstood("work on a tile that is more than to read it")
     for name in arrays:
         node = shared[name]

@@ -29,9 +29,6 @@ Proof = tuple[str, ...]
 """Conditions of plans; None in place of one: not proved."""
 _DEEPEST = 24
 _WHOLE_WORDS = ("int", "unsigned", "long long", "unsigned long long")
-FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "=="}
-"""Comparisons with their sides exchanged."""
-_OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class Ranges:
@@ -138,12 +135,12 @@ class Ranges:
             return None
         for condition, truth in self.holding(x):
             for part, holds_ in _parts(condition, truth):
-                if not isinstance(part, s.Binary) or part.operator not in _OPPOSITE:
+                if not isinstance(part, s.Binary) or part.operator not in s.ORDERS:
                     return None
                 sides = [self.launched(self._of_first(y)) for y in (part.left, part.right)]
                 if None in sides:
                     return None
-                operator = part.operator if holds_ else _OPPOSITE[part.operator]
+                operator = part.operator if holds_ else s.NEGATED[part.operator]
                 texts.append(f"{sides[0]} {operator} {sides[1]}")
         return tuple(texts)
 
@@ -157,12 +154,12 @@ class Ranges:
         roots = {y for y in s.below(known) if isinstance(y, s.Member)}
         for condition, truth in self.holding(x):
             for part, holds_ in _parts(condition, truth):
-                if not isinstance(part, s.Binary) or part.operator not in _OPPOSITE:
+                if not isinstance(part, s.Binary) or part.operator not in s.ORDERS:
                     return None
                 left, right = self.expanded(part.left), self.expanded(part.right)
-                operator = part.operator if holds_ else _OPPOSITE[part.operator]
+                operator = part.operator if holds_ else s.NEGATED[part.operator]
                 if right == known:
-                    left, right, operator = right, left, FLIPPED[operator]
+                    left, right, operator = right, left, s.MIRRORED[operator]
                 if {y for y in s.below(right) if isinstance(y, s.Member)} & roots:
                     return None
                 if left == known:
@@ -557,12 +554,12 @@ def _says_below(condition: Any, truth: bool, x: s.Expression, n: s.Expression) -
     """Whether a condition means `x < n`."""
     parts = list(_parts(condition, truth)) if condition is not None else []
     for part, holds in parts:
-        if not isinstance(part, s.Binary) or part.operator not in _OPPOSITE:
+        if not isinstance(part, s.Binary) or part.operator not in s.ORDERS:
             continue
-        operator = part.operator if holds else _OPPOSITE[part.operator]
+        operator = part.operator if holds else s.NEGATED[part.operator]
         left, right = part.left, part.right
         if left == n and right == x:
-            left, right, operator = right, left, FLIPPED[operator]
+            left, right, operator = right, left, s.MIRRORED[operator]
         if left == x and right == n and operator == "<":
             return True
     return False

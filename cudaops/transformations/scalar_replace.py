@@ -16,6 +16,7 @@ from cudaops.program.analysis.effects import (
     names_in,
     reads_memory,
     root_of,
+    synchronises,
     targets_in,
 )
 from cudaops.program.analysis.facts import Access, KernelFacts
@@ -26,7 +27,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Aliasing
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.loops import counted, loop_of, meets_others, scalars_of, understood
+from cudaops.transformations.loops import counted, loop_of, scalars_of, understood
 from cudaops.transformations.trees import changed, declared_in, swapped
 
 _MOST_SETTINGS = 4
@@ -100,7 +101,7 @@ def _held(draft: Draft, loop: s.For) -> tuple[Held, ...]:
         raise NotUnderstood("volatile memory or assembly")
     inside = (loop.condition, loop.step, loop.body)
     parts = tuple(x for part in inside if part for x in (part if type(part) is tuple else (part,)))
-    if meets_others(parts, form):
+    if synchronises(parts, form):
         raise NotUnderstood("threads that meet in the loop")
     if any(isinstance(x, s.Give) or x == s.Leave("return") for x in s.below(parts)):
         raise NotUnderstood("a loop that returns")
@@ -359,7 +360,7 @@ def _beside(draft: Draft, loop: s.For) -> list[Any]:
                        for y in (t.target,) if isinstance(y, s.Name)}  # fmt: skip
             declares = isinstance(x, s.Declare | s.Refer) and x.name in fixed
             ends = any(isinstance(y, s.Leave | s.Give | s.Opaque) for y in s.below(x))
-            if changes & fixed or declares or ends or meets_others((x,), draft.form):
+            if changes & fixed or declares or ends or synchronises((x,), draft.form):
                 break
             found.append(x)
     return found

@@ -15,6 +15,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     has_effects,
+    has_jump,
     is_volatile,
     local_variables,
     names_in,
@@ -26,7 +27,6 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import WARP
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import FULL, Sharing, Team, choose, limits
-from cudaops.transformations.loops import leaves
 from cudaops.transformations.splitting import Loops, Split
 from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import declared_in, is_barrier
@@ -144,7 +144,7 @@ def _read(draft: Draft) -> _Alike:
 
     def wanted(loop: s.For) -> bool:
         most = trips.get(loop.where, 0)
-        return (most is None or most >= _LEAST_TRIPS) and not leaves(loop.body)
+        return (most is None or most >= _LEAST_TRIPS) and not has_jump(loop.body)
 
     for at, x in enumerate(inner):
         alike = is_quiet(x) and _is_alike(x, same)

@@ -21,6 +21,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     changed_variables,
+    has_return,
     is_pure,
     names_in,
     reads_memory,
@@ -33,7 +34,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.predication import has_return, without_returns
+from cudaops.transformations.predication import without_returns
 from cudaops.transformations.shared_memory import room_for, threads_of
 from cudaops.transformations.text import Raw, RawExpression
 from cudaops.transformations.trees import changed

@@ -21,6 +21,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     changed_variables,
+    has_early_exit,
     has_effects,
     local_variables,
     names_in,
@@ -36,7 +37,6 @@ from cudaops.transformations.conduct import conduct, functions_say, refuse_excha
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.geometry import bounded_header
 from cudaops.transformations.places import AXES, builtin, builtins_in
-from cudaops.transformations.predication import leaves
 from cudaops.transformations.ranges import holds, launch_text
 from cudaops.transformations.variables import Variables
 
@@ -322,7 +322,9 @@ class _Axes:
         """Whether an iteration leaves the others nothing in variables, and all of them happen."""
         inside = {x.name for x in s.below(loop.body) if isinstance(x, s.Declare | s.Refer)}
         outside = (names_in(loop.body) | names_in(limit) | {name}) - inside
-        if changed_variables(loop.body, self.draft.form) & outside or leaves(loop.body, "continue"):
+        if changed_variables(loop.body, self.draft.form) & outside or has_early_exit(
+            loop.body, "continue"
+        ):
             return False
         own = set(local_variables(self.body)) - inside
         for x in s.below(loop.body):

@@ -21,10 +21,12 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import (
     all_written_names,
+    has_jump,
     is_pure,
     is_volatile,
     names_in,
     reads_memory,
+    synchronises,
 )
 from cudaops.program.analysis.polynomials import Symbol, number
 from cudaops.program.syntax import NotUnderstood
@@ -37,9 +39,7 @@ from cudaops.transformations.loops import (
     counted,
     dearest,
     is_innermost,
-    leaves,
     loop_of,
-    meets_others,
 )
 from cudaops.transformations.scalar_replace import surely
 from cudaops.transformations.splitting import WORDS
@@ -116,7 +116,7 @@ def _read(draft: Draft, node: s.For) -> _Strip:
     loop = counted(node, form)
     if not loop.is_own or loop.stride != 1 or loop.operator != "<" or loop.node.body != loop.body:
         raise NotUnderstood("a loop that does not count up by one")
-    if not is_innermost(node) or leaves(loop.body) or meets_others(loop.body, form):
+    if not is_innermost(node) or has_jump(loop.body) or synchronises(loop.body, form):
         raise NotUnderstood("a loop that is left early, or in which threads meet")
     memory, variables = Memory(draft), Variables(draft)
     pointers = {p.name for p in form.kernel.parameters if p.is_pointer and p.type in WORDS}

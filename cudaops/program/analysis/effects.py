@@ -180,11 +180,11 @@ def _handed(call: s.Call, form: s.KernelForm) -> Iterator[s.Expression]:
     if len(function.parameters) != len(arguments):
         yield from (x for x in arguments if root_of(x) is not None)
         return
-    is_pure = function.name in pure_functions(form)
+    reads_only = function.name in pure_functions(form)
     for parameter, argument in zip(function.parameters, arguments, strict=True):
         if parameter.is_reference and not isinstance(argument, s.Number):
             yield argument
-        elif "[" in getattr(argument, "type", "") and not (is_pure or parameter.is_const):
+        elif "[" in getattr(argument, "type", "") and not (reads_only or parameter.is_const):
             yield s.Unary("*", argument)  # an array of the caller's
 
 
@@ -381,3 +381,55 @@ def plain_variables(function: s.Function) -> frozenset[str]:
             case s.Unmodelled():
                 reached |= names_in(x)
     return frozenset(found - reached)
+
+
+# Which way it goes on, and with whom
+
+
+def is_return(node: Any) -> bool:
+    """Whether a statement is a `return`, with a value or without."""
+    return isinstance(node, s.Give) or (isinstance(node, s.Leave) and node.word == "return")
+
+
+def has_return(node: Any) -> bool:
+    """Whether a `return` stands in it."""
+    return any(map(is_return, s.below(node)))
+
+
+def has_jump(node: Any) -> bool:
+    """Whether a `break`, `continue` or `return` stands in it, wherever it leads."""
+    return any(isinstance(x, s.Leave | s.Give) for x in s.below(node))
+
+
+def has_early_exit(body: Any, within: str = "") -> bool:
+    """Whether a jump leads out of these statements: those of inner loops end there. `within`: words
+    that stay, as `continue` does in a loop's body. What is not modelled may lead anywhere."""
+    return any(_leads_out(x, within) for x in body)
+
+
+def _leads_out(node: Any, within: str) -> bool:
+    match node:
+        case s.Leave(word):
+            return word not in within.split()
+        case s.Give():
+            return "return" not in within.split()
+        case s.Opaque(what):
+            return what not in _ASSEMBLY
+        case s.For() | s.Do():
+            within += " break continue"
+        case s.Switch():
+            within += " break"
+    return any(_leads_out(x, within) for x in s.children(node))
+
+
+def synchronises(node: Any, form: s.KernelForm) -> bool:
+    """Whether threads meet in it, or may: barriers, shuffles, votes, and what nobody knows."""
+    for x in reached(node, form):
+        match x:
+            case s.Opaque():
+                return True
+            case s.Call(name):
+                known = form.function(name) is not None or gives_value(name)
+                if not (known or name.startswith("atomic")):
+                    return True
+    return False

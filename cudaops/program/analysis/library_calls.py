@@ -84,8 +84,8 @@ PURE = frozenset({
 """Functions of CUDA and C that give a value and do nothing else, of their arguments alone."""
 _INTRINSIC = re.compile(
     r"__(h|half|float|double|int|uint|ll|ull|short|ushort|low|high|lows|highs|dadd|dmul|dsub|dfma"
-    r"|drcp|dsqrt|ddiv|bfloat|byte|dp2a|dp4a|funnelshift|v)\w*|make_(u?(char|short|int|long|longlong)"
-    r"|float|double)[1-4]|make_(half2|bfloat162)|h(exp|log|sqrt|rsqrt|sin"
+    r"|drcp|dsqrt|ddiv|bfloat|byte|dp2a|dp4a|funnelshift|v)\w*|make_\w+"
+    r"|__[fd](add|sub|mul|div|fma|rcp|sqrt|max|min|eq|ne|lt|le|gt|ge)\w*|h(exp|log|sqrt|rsqrt|sin"
     r"|cos|rcp|exp2|log2|floor|ceil|rint|trunc)2?|__saturatef|l?l(round|rint)f?|nearbyintf?|__?half2?|__nv_\w+"
     r"|half2?|operator ?(float|half|double|int|bool|[-+*/<>]|[<>=!]=)"
 )
