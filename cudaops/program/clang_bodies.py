@@ -49,6 +49,13 @@ _EXPLICIT_CASTS = {
 }  # fmt: skip
 
 
+_PLACES = {
+    _K.DECL_REF_EXPR, _K.MEMBER_REF_EXPR, _K.ARRAY_SUBSCRIPT_EXPR, _K.UNARY_OPERATOR,
+    _K.PAREN_EXPR, _K.CALL_EXPR, _K.CONDITIONAL_OPERATOR,
+}  # fmt: skip
+"""What may be written where it stands without a conversion."""
+
+
 def _is_shared(cursor: Cursor) -> bool:
     return any(c.kind == _K.ANNOTATE_ATTR and c.spelling == SHARED for c in cursor.get_children())
 
@@ -184,12 +191,18 @@ class Body:
             case _K.UNEXPOSED_STMT if parts and parts[-1].kind.is_statement():
                 yield from self._statement(parts[-1])  # `#pragma unroll` and other attributes
             case _K.ASM_STMT | _K.MS_ASM_STMT as kind:
-                operands = (self.expression(p) for p in parts if p.kind.is_expression())
-                yield s.Opaque(kind.name.lower(), tuple(operands))
+                yield s.Opaque(kind.name.lower(), *self._operands(parts))
             case kind if kind.is_expression():
                 yield from map(s.Evaluate, _terms(self.expression(cursor)))
             case kind:
                 yield s.Opaque(kind.name.lower())
+
+    def _operands(self, parts: list[Cursor]) -> Iterator[tuple[s.Expression, ...]]:
+        """Of assembly, those that may be written first: a value is converted to what is read."""
+        operands = [p for p in parts if p.kind.is_expression()]
+        for is_place in (True, False):
+            found = (p for p in operands if (p.kind in _PLACES) == is_place)
+            yield tuple(self.expression(p) for p in found)
 
     def _declared(self, cursor: Cursor) -> Iterator[s.Statement]:
         match cursor.kind:

@@ -288,8 +288,10 @@ class Opaque(_Placed):
     """Any other statement, by clang's name for it: `asm`, `goto`, a range-based loop."""
 
     what: str
-    parts: tuple[Expression, ...] = ()
-    """Operands of assembly."""
+    written: tuple[Expression, ...] = ()
+    """Operands of assembly that it may write."""
+    read: tuple[Expression, ...] = ()
+    """Its other operands."""
 
 
 Statement = (

@@ -149,8 +149,12 @@ def places_of(node: Any, form: s.KernelForm) -> Iterator[s.Expression]:
         case s.Call():
             for place in _handed(node, form):
                 yield from _alternatives(place)
-        case s.Unmodelled() | s.Opaque():
+        case s.Unmodelled():
             yield from map(s.Name, sorted(names_in(node)))
+        case s.Opaque(_, written, read):
+            for place in written:
+                yield from _alternatives(place)
+            yield from (s.Unary("*", x) for x in read if getattr(x, "type", "").endswith("*"))
 
 
 def _alternatives(place: Any) -> Iterator[s.Expression]:
