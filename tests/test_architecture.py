@@ -54,7 +54,7 @@ HOMES = {
     "tenacity": {"service"},
     "clang": {
         "program/clang_child.py", "program/clang_bodies.py", "program/clang_classes.py",
-        "program/clang_layouts.py", "program/clang_units.py",
+        "program/clang_constants.py", "program/clang_layouts.py", "program/clang_units.py",
     },
     "subprocess": {
         "executors", "service", "rag/postgres_programs.py", "program/front_end.py",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,16 +13,19 @@ from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind, conf
 from cudaops.domain.workload import Element
 from cudaops.program import syntax as s
 from cudaops.program.clang_classes import (
+    REFERENCES,
     ROOT,
     first_value,
     is_made,
     is_own,
     is_value,
+    is_volatile,
     is_written,
     members,
     only_element,
     runs_by_itself,
 )
+from cudaops.program.clang_constants import digits, evaluated
 
 _DEEPEST = 400
 """Nesting of a tree; deeper ones are generated."""
@@ -38,7 +40,6 @@ _BINARY = {
 """CXBinaryOperatorKind (clang-c/Index.h, LLVM 17 and later)."""
 _UNARY = {1: "p++", 2: "p--", 3: "++", 4: "--", 5: "&", 6: "*", 7: "+", 8: "-", 9: "~", 10: "!"}
 """CXUnaryOperatorKind."""
-_EVALUATED_INT, _EVALUATED_FLOAT = 1, 2
 _NUMBER = re.compile(r"(0[xX][0-9a-fA-F']+|[\d.][\d'.]*([eE][+-]?\d+)?)[uUlLfF]*")
 _ATTRIBUTES = {_K.CUDACONSTANT_ATTR, _K.CUDADEVICE_ATTR}
 SHARED = "cudaops_shared"
@@ -46,6 +47,13 @@ SHARED = "cudaops_shared"
 _EXPLICIT_CASTS = {
     _K.CSTYLE_CAST_EXPR, _K.CXX_STATIC_CAST_EXPR, _K.CXX_FUNCTIONAL_CAST_EXPR,
 }  # fmt: skip
+
+
+_PLACES = {
+    _K.DECL_REF_EXPR, _K.MEMBER_REF_EXPR, _K.ARRAY_SUBSCRIPT_EXPR, _K.UNARY_OPERATOR,
+    _K.PAREN_EXPR, _K.CALL_EXPR, _K.CONDITIONAL_OPERATOR,
+}  # fmt: skip
+"""What may be written where it stands without a conversion."""
 
 
 def _is_shared(cursor: Cursor) -> bool:
@@ -70,24 +78,6 @@ def _written_at(location: Any) -> int:
     offset = ctypes.c_uint()
     conf.lib.clang_getFileLocation(location, None, None, None, ctypes.byref(offset))
     return offset.value
-
-
-def evaluated(lib: Any, cursor: Cursor) -> int | float | None:
-    """The constant that an expression or a variable's initialiser is."""
-    result = lib.clang_Cursor_Evaluate(cursor)
-    if not result:
-        return None
-    try:
-        kind = lib.clang_EvalResult_getKind(result)
-        if kind == _EVALUATED_INT:
-            if lib.clang_EvalResult_isUnsignedInt(result):
-                return int(lib.clang_EvalResult_getAsUnsigned(result))
-            return int(lib.clang_EvalResult_getAsLongLong(result))
-        if kind == _EVALUATED_FLOAT:
-            return float(lib.clang_EvalResult_getAsDouble(result))
-        return None
-    finally:
-        lib.clang_EvalResult_dispose(result)
 
 
 def numbered(spelled: str, names: Iterable[str]) -> str:
@@ -129,7 +119,14 @@ class Body:
         self.named: dict[int, Cursor] = {}
         """Variables of the program, by their hashes."""
         """Variables of the program that are not the function's own, each with its declaration."""
+        self._volatile: dict[str, bool] = {}
+        """Whether a type is, by its canonical spelling."""
         self._depth = 0
+
+    def _is_volatile(self, kind: Any) -> bool:
+        if (spelled := kind.spelling) not in self._volatile:
+            self._volatile[spelled] = is_volatile(kind)
+        return self._volatile[spelled]
 
     def statements(self, compound: Cursor) -> tuple[s.Statement, ...]:
         """Those of a block."""
@@ -193,10 +190,19 @@ class Body:
                 yield s.Give(value) if parts or self._makes else s.Leave("return")
             case _K.UNEXPOSED_STMT if parts and parts[-1].kind.is_statement():
                 yield from self._statement(parts[-1])  # `#pragma unroll` and other attributes
+            case _K.ASM_STMT | _K.MS_ASM_STMT as kind:
+                yield s.Opaque(kind.name.lower(), *self._operands(parts))
             case kind if kind.is_expression():
                 yield from map(s.Evaluate, _terms(self.expression(cursor)))
             case kind:
                 yield s.Opaque(kind.name.lower())
+
+    def _operands(self, parts: list[Cursor]) -> Iterator[tuple[s.Expression, ...]]:
+        """Of assembly, those that may be written first: a value is converted to what is read."""
+        operands = [p for p in parts if p.kind.is_expression()]
+        for is_place in (True, False):
+            found = (p for p in operands if (p.kind in _PLACES) == is_place)
+            yield tuple(self.expression(p) for p in found)
 
     def _declared(self, cursor: Cursor) -> Iterator[s.Statement]:
         match cursor.kind:
@@ -213,8 +219,8 @@ class Body:
 
     def _variable(self, cursor: Cursor) -> s.Statement:
         kind = cursor.type.get_canonical()
-        shared = _is_shared(cursor)
-        if kind.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
+        shared, volatile = _is_shared(cursor), self._is_volatile(kind)
+        if kind.kind in REFERENCES:
             return self._refer(cursor, kind)
         if (
             cursor.storage_class == StorageClass.STATIC
@@ -237,7 +243,7 @@ class Body:
         plain = s.normal_type((kind.get_pointee() if pointer else kind).get_canonical().spelling)
         return s.Declare(
             plain, name, pointer, tuple(extents), shared, None if zeroed else value, zeroed,
-            unsized,
+            unsized, is_volatile=volatile,
         )  # fmt: skip
 
     def _is_number(self, cursor: Cursor) -> bool:
@@ -251,7 +257,10 @@ class Body:
             return s.Opaque("object with code of its own")
         if isinstance(value, s.Call) and value.where == where_of(cursor):
             value = replace(value, where=None)  # `V v(1)`: its text is the declaration's
-        return s.Declare(s.normal_type(kind.spelling), self._name_of(cursor), value=value)
+        return s.Declare(
+            s.normal_type(kind.spelling), self._name_of(cursor), value=value,
+            is_volatile=self._is_volatile(kind),
+        )  # fmt: skip
 
     def beginnings(self, constructor: Cursor) -> tuple[s.Statement, ...]:
         """What a constructor gives the members before its body runs, in their order."""
@@ -283,7 +292,8 @@ class Body:
         if not isinstance(target, s.Name | s.Member | s.Index | s.Unary):
             return s.Opaque("reference")
         plain = s.normal_type(kind.get_pointee().get_canonical().spelling)
-        return s.Refer(plain, self._name_of(cursor), target)
+        volatile = self._is_volatile(kind)
+        return s.Refer(plain, self._name_of(cursor), target, is_volatile=volatile)
 
     def _initial(self, cursor: Cursor) -> s.Expression | None:
         found = self._lib.clang_Cursor_getVarDeclInitializer(cursor)
@@ -325,10 +335,16 @@ class Body:
             if self._depth > _DEEPEST:
                 raise s.NotUnderstood("an expression that is nested too deeply")
             found = self._expression(cursor)
-            self._note_size(cursor.type.get_canonical())
+            kind = cursor.type.get_canonical()
+            self._note_size(kind)
             if found.type:  # of what stands in parentheses, or under a conversion
                 return found
-            return replace(found, type=_type_of(cursor), where=where_of(cursor))
+            return replace(
+                found,
+                type=s.normal_type(kind.spelling),
+                where=where_of(cursor),
+                is_volatile=self._is_volatile(kind),
+            )
         finally:
             self._depth -= 1
 
@@ -362,11 +378,9 @@ class Body:
             case _K.CALL_EXPR:
                 return self._call(cursor)
             case _K.CXX_REINTERPRET_CAST_EXPR if parts and _is_pointer(cursor):
-                return s.Cast(_type_of(cursor), self.expression(parts[-1]), where=where_of(cursor))
-            case found if (
-                found in _EXPLICIT_CASTS and parts
-            ):  # what the type is made of comes first
-                return s.Cast(_type_of(cursor), self.expression(parts[-1]), where=where_of(cursor))
+                return self._cast(cursor, parts[-1])
+            case found if found in _EXPLICIT_CASTS and parts:
+                return self._cast(cursor, parts[-1])  # what the type is made of comes first
             case _K.UNARY_OPERATOR if len(parts) == 1:
                 return self._unary(cursor, parts[0])
             case _K.BINARY_OPERATOR | _K.COMPOUND_ASSIGNMENT_OPERATOR if len(parts) == 2:
@@ -381,6 +395,12 @@ class Body:
         inside = tuple(self.expression(p) for p in parts if p.kind.is_expression())
         return s.Unmodelled(cursor.kind.name.lower(), inside)
 
+    def _cast(self, cursor: Cursor, operand: Cursor) -> s.Expression:
+        return s.Cast(
+            _type_of(cursor), self.expression(operand), where=where_of(cursor),
+            is_volatile=self._is_volatile(cursor.type.get_canonical()),
+        )  # fmt: skip
+
     def _literal(self, cursor: Cursor) -> s.Expression:
         token = next(cursor.get_tokens(), None)
         whole = token is not None and _NUMBER.fullmatch(token.spelling)
@@ -394,7 +414,7 @@ class Body:
             return s.Unmodelled("constant")
         if kind == "bool":
             return s.Name("true" if value else "false")
-        text = _digits(abs(value), kind)
+        text = digits(abs(value), kind)
         if text is None:
             return s.Unmodelled("constant")
         number = s.Number(text, name, type=kind)
@@ -573,19 +593,3 @@ def _same(argument: Cursor, call: Cursor) -> bool:
 
 def _is_zero(value: s.Expression) -> bool:
     return isinstance(value, s.Number) and value.text.rstrip("fFlLuU") in ("0", "0.0", "0.", ".0")
-
-
-def _digits(value: float, kind: str) -> str | None:
-    """The shortest text that means this value in this type; None where there is none."""
-    if isinstance(value, int):
-        suffix = {"unsigned": "u", "long long": "ll", "unsigned long long": "ull"}
-        return f"{value}{suffix.get(kind, '')}"
-    if kind not in ("float", "double") or value != value or value == float("inf"):
-        return None
-    if kind == "double":
-        return repr(value)
-    for digits in range(1, 10):
-        text = f"{value:.{digits}g}"
-        if struct.unpack("f", struct.pack("f", float(text)))[0] == value:
-            break
-    return f"{text if set(text) & set('.e') else text + '.0'}f"

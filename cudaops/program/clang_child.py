@@ -22,8 +22,16 @@ from clang.cindex import Cursor, CursorKind, TypeKind
 
 from cudaops.domain.workload import Element
 from cudaops.program import syntax as s
-from cudaops.program.clang_bodies import Body, evaluated, numbered, where_of
-from cudaops.program.clang_classes import ROOT, is_own
+from cudaops.program.clang_bodies import Body, numbered, where_of
+from cudaops.program.clang_classes import (
+    REFERENCES,
+    ROOT,
+    is_const_method,
+    is_method,
+    is_own,
+    is_volatile,
+)
+from cudaops.program.clang_constants import evaluated
 from cudaops.program.clang_layouts import layout_of
 from cudaops.program.clang_units import Clang
 from cudaops.program.instances import callee_of
@@ -296,27 +304,31 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
         return s.TypedParameter(
             cursor.spelling, s.normal_type(pointee.spelling), True, pointee.is_const_qualified(),
             size, tuple(inside), "points to pointers" if pointee.kind == TypeKind.POINTER else "",
-            layout_of(pointee),
+            layout_of(pointee), is_volatile=is_volatile(canonical),
+            is_restrict=canonical.is_restrict_qualified(),
         )  # fmt: skip
     found: list[s.PointerField] = []
     unclear = walk_fields(canonical, cursor.spelling, 0, found)
-    if canonical.kind in (TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE):
+    is_reference = canonical.kind in REFERENCES
+    if is_reference:
         unclear = f"{cursor.spelling} is a reference"
     return s.TypedParameter(
         cursor.spelling, s.normal_type(canonical.spelling), False, canonical.is_const_qualified(),
         size, tuple(found), unclear, layout_of(canonical, by_value=True),
+        is_reference=is_reference, is_volatile=is_volatile(canonical),
     )  # fmt: skip
 
 
 def variable_of(cursor: Cursor) -> s.TypedVariable:
     """A variable's type; of an array that of its elements."""
     kind = cursor.type.get_canonical()
+    volatile = is_volatile(kind)
     while kind.kind in (TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY):
         kind = kind.element_type.get_canonical()
     if kind.kind == TypeKind.ENUM:
         kind = kind.get_declaration().enum_type.get_canonical()
     spelled = s.normal_type(kind.spelling)
-    return s.TypedVariable(qualified(cursor), spelled, layout_of(kind))
+    return s.TypedVariable(qualified(cursor), spelled, layout_of(kind), volatile)
 
 
 class Reader:
@@ -382,6 +394,9 @@ class Reader:
             body=statements,
             launch_bounds=tuple(self._launch_bounds(cursor)),
             body_where=where_of(body),
+            gives_reference=cursor.result_type.get_canonical().kind in REFERENCES,
+            is_method=is_method(cursor),
+            is_const=is_const_method(cursor),
             where=where_of(cursor),
         )
 

@@ -21,6 +21,28 @@ def is_own(cursor: Cursor) -> bool:
     return bool(file is not None and file.name.startswith(f"{ROOT}/"))
 
 
+_ARRAYS = {
+    TypeKind.CONSTANTARRAY, TypeKind.INCOMPLETEARRAY, TypeKind.VARIABLEARRAY,
+    TypeKind.DEPENDENTSIZEDARRAY,
+}  # fmt: skip
+REFERENCES = {TypeKind.LVALUEREFERENCE, TypeKind.RVALUEREFERENCE}
+
+
+def is_volatile(kind: Any, within: frozenset[str] = frozenset()) -> bool:
+    """Whether a type is volatile or leads to something that is: an element, what a pointer or
+    reference is to, or a member, at any level. `within`: structures that are being looked at."""
+    kind = kind.get_canonical()
+    if kind.is_volatile_qualified():
+        return True
+    if kind.kind in _ARRAYS:
+        return is_volatile(kind.element_type, within)
+    if kind.kind == TypeKind.POINTER or kind.kind in REFERENCES:
+        return is_volatile(kind.get_pointee(), within)
+    if kind.kind != TypeKind.RECORD or (name := kind.spelling) in within:
+        return False
+    return any(is_volatile(field.type, within | {name}) for field in kind.get_fields())
+
+
 def runs_by_itself(kind: Any) -> bool:
     """Whether a variable of this type runs code that nobody wrote down where it is declared: the
     program's own constructors and destructors, in it or in its members."""
@@ -117,3 +139,17 @@ def is_made(method: Cursor) -> bool:
     """Whether the compiler wrote it: it stands where its class does."""
     made: bool = method.location == method.semantic_parent.location or method.is_default_method()
     return made
+
+
+def is_method(function: Cursor) -> bool:
+    """Whether a call of it has an object."""
+    methods = (_K.CXX_METHOD, _K.CONVERSION_FUNCTION)
+    return function.kind in methods and not function.is_static_method()
+
+
+def is_const_method(function: Cursor) -> bool:
+    """Whether it is a method that cannot change its object."""
+    if not is_method(function) or not function.is_const_method():
+        return False
+    fields = function.semantic_parent.type.get_fields()
+    return not any(field.is_mutable_field() for field in fields)

@@ -1,7 +1,8 @@
 """A function's body as clang understood it: typed trees, macros and template arguments in place.
 
 Types are spelled in one way each (`normal_type`), without qualifiers, a pointer with its stars:
-`float*`. What C++ converts by itself is no node: an operand's type next to its parent's tells.
+`float*`; of the qualifiers those that matter have fields. What C++ converts by itself is no node:
+an operand's type next to its parent's tells.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from typing import Any
 from cudaops.domain.workload import Element
 
 POINTER_BYTES = 8
+ORDERS = frozenset({"<", ">", "<=", ">="})
+MIRRORED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "==", "!=": "!="}
+"""What says the same with the sides exchanged: `a < b` is `b > a`."""
+NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+"""What holds where the comparison does not."""
 BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 
 
@@ -58,6 +64,8 @@ class _Placed:
 @dataclass(frozen=True, kw_only=True)
 class _Typed(_Placed):
     type: str = field(default="", compare=False)
+    is_volatile: bool = field(default=False, compare=False, repr=False)
+    """Its type, or what that leads to at any level, is volatile."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,7 @@ class Cast(_Placed):
 
     type: str
     operand: Expression
+    is_volatile: bool = field(default=False, compare=False, repr=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -190,6 +199,8 @@ class Declare(_Placed):
     """Declared with `= {}` or `= {0}`."""
     unsized: bool = False
     """An array whose size the launch gives: `extern __shared__ float tile[]`."""
+    is_volatile: bool = field(default=False, kw_only=True)
+    """Itself, its elements or what it points to."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +210,7 @@ class Refer(_Placed):
     type: str
     name: str
     target: Expression
+    is_volatile: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True)
@@ -276,6 +288,10 @@ class Opaque(_Placed):
     """Any other statement, by clang's name for it: `asm`, `goto`, a range-based loop."""
 
     what: str
+    written: tuple[Expression, ...] = ()
+    """Operands of assembly that it may write."""
+    read: tuple[Expression, ...] = ()
+    """Its other operands."""
 
 
 Statement = (
@@ -346,6 +362,12 @@ class TypedParameter:
     """What keeps a structure's pointers from being told: a union, or pointers to pointers."""
     layout: Layout | None = None
     """Of a structure; of a pointer that of the structures it points to."""
+    is_reference: bool = False
+    """It is another name for what the caller hands to it; `type` is of that."""
+    is_volatile: bool = False
+    """Itself or, at any level, what it points to, refers to or has as a member."""
+    is_restrict: bool = False
+    """A pointer that is declared not to alias others."""
 
 
 @dataclass(frozen=True)
@@ -357,6 +379,7 @@ class TypedVariable:
     type: str
     layout: Layout | None
     """Of a structure."""
+    is_volatile: bool = False
 
 
 @dataclass(frozen=True)
@@ -371,6 +394,12 @@ class Function(_Placed):
     launch_bounds: tuple[int, ...] = ()
     body_where: Range | None = field(default=None, compare=False, repr=False)
     """From `{` to the byte after `}`."""
+    gives_reference: bool = False
+    """What it returns is another name for something."""
+    is_method: bool = False
+    """Not a static one: its object is the first argument of a call."""
+    is_const: bool = False
+    """A method that leaves its object as it is."""
 
 
 @dataclass(frozen=True)

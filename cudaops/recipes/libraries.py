@@ -12,6 +12,7 @@ from cudaops.domain.performance_limit import Library
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Workload
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import reads_memory
 from cudaops.program.analysis.polynomials import number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.coordinates import find_space
@@ -22,7 +23,6 @@ from cudaops.recipes.reading.values import Apply, Literal, Load, Reduced, Scalar
 from cudaops.recipes.transpose import recognise as recognise_transpose
 from cudaops.transformations.atomic_sites import sites_of
 from cudaops.transformations.draft import Draft, Subject
-from cudaops.transformations.trees import reads_memory
 
 _LETTERS = {"float": "S", "double": "D"}
 """BLAS's, by element."""

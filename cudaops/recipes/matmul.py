@@ -12,6 +12,7 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
+from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.analysis.polynomials import Polynomial
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.matmul_form import MatmulForm, Matrix, recognise, recognise_tiled
@@ -137,7 +138,7 @@ def _uneven(extent: int, BK: int, threads: int, lanes: int) -> bool:
 
 def _declared(source: str, name: str) -> str:
     """Type of a local array of a rewrite of this recipe, read from its own text."""
-    kinds = "|".join(sorted(ELEMENT_BYTES, key=len, reverse=True))
+    kinds = "|".join(sorted(_VECTORS, key=len, reverse=True))
     found = re.search(rf"\b({kinds}) (?:own_)?{name}\[", source)
     return found[1] if found else "float"
 
@@ -165,9 +166,6 @@ def _why(form: MatmulForm, verdict: Verdict | None) -> str:
     )
 
 
-ELEMENT_BYTES = {
-    "float": 4, "double": 8, "int": 4, "unsigned": 4, "long long": 8, "unsigned long long": 8,
-}  # fmt: skip
 _VECTORS = {
     "float": "float4", "double": "double2", "int": "int4", "unsigned": "uint4",
     "long long": "longlong2", "unsigned long long": "ulonglong2",

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cudaops.program import syntax as s
-from cudaops.transformations.trees import PURE, is_pure, root_of
+from cudaops.program.analysis.effects import is_pure, root_of
+from cudaops.program.analysis.library_calls import PURE
 
 Kind = Literal["sum", "product", "and", "or", "xor", "min", "max", "flag", "best"]
 FUNCTIONS = PURE | {"__ldcs", "__ldcg", "__ldca"}
@@ -24,7 +25,6 @@ _EXTREMA: Mapping[str, Kind] = {
     "min": "min", "fminf": "min", "fmin": "min", "max": "max", "fmaxf": "max", "fmax": "max",
     "umin": "min", "umax": "max",
 }  # fmt: skip
-FLIPPED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ def _rewritten(place: Any, value: Any) -> Found | None:
         case s.Call(function, (a, b)) if function in _EXTREMA and place in (a, b):
             rest = b if a == place else a
             return Found(place, _EXTREMA[function], 2, (rest,), function)
-        case s.Choice(s.Binary(operator, a, b), yes, no) if operator in FLIPPED:
+        case s.Choice(s.Binary(operator, a, b), yes, no) if operator in s.ORDERS:
             other = b if a == place else a
             if place not in (a, b) or {repr(yes), repr(no)} != {repr(place), repr(other)}:
                 return None
@@ -112,9 +112,9 @@ def _best(condition: Any, yes: Sequence[Any]) -> Found | None:
     if len(assigned) != len(yes):
         return None
     for part in s.joined_by(condition, "&&"):
-        if not isinstance(part, s.Binary) or part.operator not in FLIPPED:
+        if not isinstance(part, s.Binary) or part.operator not in s.ORDERS:
             continue
-        flipped = FLIPPED[part.operator]
+        flipped = s.MIRRORED[part.operator]
         for operator, new, old in (
             (part.operator, part.left, part.right), (flipped, part.right, part.left),
         ):  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import has_jump, is_volatile, synchronises
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
@@ -19,11 +20,8 @@ from cudaops.transformations.loops import (
     counted,
     dearest,
     is_innermost,
-    is_volatile,
-    leaves,
     looks_ahead,
     loop_of,
-    meets_others,
     plainly_declared,
     scalars_of,
     scoped,
@@ -129,16 +127,16 @@ class Accumulators:
 def _read(draft: Draft, number: int | str) -> tuple[Counted, tuple[Accumulator, ...]]:
     """The loop and its accumulators. Raises NotUnderstood."""
     form = draft.form
-    if is_volatile(draft, form.kernel):
+    if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
     node = loop_of(form.kernel, number)
     if not is_innermost(node):
         raise NotUnderstood("a loop with loops in it")
     loop = counted(node, form)
     looks_ahead(loop)
-    if leaves(loop.body):
+    if has_jump(loop.body):
         raise NotUnderstood("a loop that is left early, or skips the rest of an iteration")
-    if meets_others(loop.body, form):
+    if synchronises(loop.body, form):
         raise NotUnderstood("threads that meet in the loop")
     if size_of(loop.body, form) > _LARGEST:
         raise NotUnderstood("a body that is too large to gain by it")

@@ -8,11 +8,12 @@ from typing import Any
 
 from cudaops.domain.workload import PointerArgument
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import written_names
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.trees import declared_in, written_in
+from cudaops.transformations.trees import declared_in
 
 _INTEGER = ("int", "unsigned", "unsigned long long")
 _LIMITS = {"int": ("INT_MAX", "INT_MIN"), "unsigned": ("0xffffffffu", "0u"),
@@ -185,7 +186,7 @@ def lengths_of(draft: Draft, array: str, size: int) -> tuple[int, ...]:
 def is_fixed(draft: Draft, base: str) -> bool:
     """Whether a pointer is a parameter that is never changed."""
     kernel = draft.form.kernel
-    written = written_in(kernel.body)
+    written = written_names(kernel.body, draft.form)
     if written is None or base in declared_in(kernel.body):
         return False
     stepped = {

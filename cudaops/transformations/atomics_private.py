@@ -24,6 +24,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import has_return, is_pure, written_names
 from cudaops.program.analysis.facts import ELEMENT_BYTES, varies_in_block
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.analysis.polynomials import Symbol
@@ -40,11 +41,11 @@ from cudaops.transformations.atomic_sites import (
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.grid_stride import on_grid
-from cudaops.transformations.predication import has_return, without_returns
+from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial_blocks import prove_independent, serial
 from cudaops.transformations.shared_memory import room_for, threads_of, whole_warps
 from cudaops.transformations.text import Raw, with_parameters
-from cudaops.transformations.trees import is_pure, swapped, written_in
+from cudaops.transformations.trees import swapped
 
 BLOCKS = (528, 264, 1056, 132)
 """Whole waves of one to eight blocks an SM, on devices of about 132 of them."""
@@ -223,7 +224,7 @@ def _is_set_once(draft: Draft, base: str) -> bool:
 def _is_launchs(draft: Draft, index: s.Expression, first: Site) -> bool:
     """Whether an index is the first one's, and the same for all threads of a launch."""
     kernel = draft.form.kernel
-    written = written_in(kernel.body)
+    written = written_names(kernel.body, draft.form)
     given = {p.name for p in kernel.parameters if not p.is_pointer} - (written or set())
     plain = isinstance(index, s.Number) or (isinstance(index, s.Name) and index.text in given)
     return plain and index == first.index and written is not None
@@ -352,7 +353,7 @@ def _length(draft: Draft, group: _Group) -> str | None:
     if not group.is_alone or len(set(lengths)) == 1:
         return None
     kernel = draft.form.kernel
-    written = written_in(kernel.body)
+    written = written_names(kernel.body, draft.form)
     for parameter in kernel.parameters:
         name = parameter.name
         if parameter.type not in ("int", "unsigned") or written is None or name in written:

@@ -19,14 +19,14 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import has_return, is_pure
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.atomic_sites import OPERATIONS, Operation
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.predication import has_return
 from cudaops.transformations.shared_memory import threads_of, whole_warps
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import is_pure, swapped
+from cudaops.transformations.trees import swapped
 from cudaops.transformations.uniformity import Uniformity
 
 _WHOLE = "0xffffffffu"

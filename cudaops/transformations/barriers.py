@@ -16,13 +16,14 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import calls_in, has_volatile, reads_memory
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.polynomials import Symbol
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.trees import is_barrier, reads_memory
+from cudaops.transformations.trees import is_barrier
 
 Body = tuple[Any, ...]
 
@@ -61,7 +62,8 @@ class _Proof:
             raise NotUnderstood(f"what {(*facts.unmodelled, *facts.calls)[0]} does")
         if any(a.space == "unknown" or a.where is None for a in facts.accesses):
             raise NotUnderstood("a pointer that is not followed")
-        if "volatile" in draft.program.main.text or "__shfl" in draft.program.main.text:
+        functions = (draft.form.kernel, *draft.form.functions)
+        if has_volatile(functions) or any(x.startswith("__shfl") for x in calls_in(functions)):
             raise NotUnderstood("volatile memory, or lanes that talk")
         if any(b.function != "__syncthreads" for b in facts.barriers):
             raise NotUnderstood("another kind of barrier")

@@ -12,10 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in, plain_variables
 from cudaops.program.analysis.intervals import INTEGERS, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.loops import counted, literal
-from cudaops.transformations.trees import lists_changed, names_in, plain_variables
+from cudaops.transformations.trees import lists_changed
 
 
 class _Count(NamedTuple):

@@ -13,21 +13,20 @@ from collections.abc import Iterator
 from typing import Any
 
 from cudaops.program import syntax as s
-from cudaops.program.analysis.intervals import INTEGERS, of_type
-from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.draft import Draft
-from cudaops.transformations.functions import taking_values
-from cudaops.transformations.loops import literal
-from cudaops.transformations.predication import leaves
-from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import (
+from cudaops.program.analysis.effects import (
+    has_early_exit,
     is_pure,
     may_write,
     names_in,
     plain_variables,
-    swapped,
     targets_in,
 )
+from cudaops.program.analysis.intervals import INTEGERS, of_type
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.draft import Draft
+from cudaops.transformations.loops import literal
+from cudaops.transformations.text import Raw
+from cudaops.transformations.trees import swapped
 
 
 def most_turns(draft: Draft, node: s.For, function: s.Function) -> int:
@@ -51,27 +50,20 @@ def most_turns(draft: Draft, node: s.For, function: s.Function) -> int:
         raise NotUnderstood("a loop that does not end with an integer's last bit")
     if operator == "!=" and low < 0:
         raise NotUnderstood("an integer that may be negative, whose shifts do not end")
-    if text not in plain_variables(function) or not _is_own(draft, function, text):
+    if text not in plain_variables(function):
         raise NotUnderstood(f"{text}, which may be reached otherwise")
     moves = [x for x in (*node.step, *node.body) if _shift(x, text)]
     rest = tuple(x for x in (*node.step, *node.body) if not _shift(x, text))
-    if len(moves) != 1 or may_write(rest, {text}):
+    if len(moves) != 1 or may_write(rest, {text}, draft.form):
         raise NotUnderstood(f"{text} is not shifted once a turn")
     if not any(moves[0] is x for x in node.step) and _continues(node.body):
         raise NotUnderstood("a turn that may end before the shift")
     return -(-high.bit_length() // _shift(moves[0], text))
 
 
-def _is_own(draft: Draft, function: s.Function, name: str) -> bool:
-    """Whether a variable is no reference to one that has another name too."""
-    if function.name == draft.form.kernel.name or function.name in taking_values(draft):
-        return True
-    return name not in {p.name for p in function.parameters}
-
-
 def _continues(body: Any) -> bool:
     """Whether a turn may end early and another follow."""
-    return leaves(body, "break return")
+    return has_early_exit(body, "break return")
 
 
 def _shift(node: Any, name: str) -> int:

@@ -8,11 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pure, names_in
 from cudaops.program.analysis.facts import KernelFacts
+from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import FUNCTIONS
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.trees import BARRIERS, COLLECTIVES, declared_in, is_pure, names_in
+from cudaops.transformations.trees import declared_in
 
 FILLED = 300_000
 """Threads with which no large device is idle."""

@@ -22,7 +22,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.computed_once import with_values
 from cudaops.transformations.conditions import in_place, names_of, simplified
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.ranges import FLIPPED, Proof, Ranges, holds, in_order, is_below
+from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, is_below
 
 
 class BoundsChecks:
@@ -97,7 +97,7 @@ class _Checks:
         return node
 
     def _compared(self, node: s.Binary, left: Any, order: str, right: Any) -> Any:
-        for x, says, n in ((left, order, right), (right, FLIPPED[order], left)):
+        for x, says, n in ((left, order, right), (right, s.MIRRORED[order], left)):
             if s.integer_of(n) == 0 and says in (">=", "<"):
                 proof = self._ranges.nonnegative(x, at=node)
                 truth = says == ">="

@@ -15,6 +15,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import pure_functions, synchronises
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.bounds_checks import within_bounds
@@ -22,13 +23,11 @@ from cudaops.transformations.conduct import (
     Conduct,
     conduct,
     functions_say,
-    pure_functions,
     refuse_exchange,
     refuse_parted_warps,
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread
-from cudaops.transformations.loops import meets_others
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
 from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial import (
@@ -211,7 +210,7 @@ class _Coarsening:
         try:
             spread = Spread(
                 self._draft, without_returns(own_parameters(self._draft, body)), self._item,
-                self._factor, pure_functions(self._draft),
+                self._factor, pure_functions(self._draft.form),
                 (lambda _: True) if whole else None,
             )  # fmt: skip
             lines = spread.statements()
@@ -267,7 +266,7 @@ def _refuse_left(draft: Draft) -> None:
     for statement in (x for x in s.below(whole) if isinstance(x, s.Statement)):
         own = tuple(x for x in s.children(statement) if not isinstance(x, s.Statement))
         calls = tuple(s.Evaluate(x) for x in s.below(own) if isinstance(x, s.Call))
-        if meets_others(calls, draft.form) and not same.together(whole, statement):
+        if synchronises(calls, draft.form) and not same.together(whole, statement):
             raise NotUnderstood("threads that leave before a barrier")
 
 

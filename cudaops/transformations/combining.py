@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in, root_of
 from cudaops.transformations.splitting import Accumulator
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import names_in, root_of
 
 _OPERATORS = {"sum": "+", "product": "*", "and": "&", "or": "|", "xor": "^"}
 

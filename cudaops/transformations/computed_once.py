@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cudaops.program import syntax as s
-from cudaops.transformations.trees import bodies_of, is_pure
+from cudaops.program.analysis.effects import is_pure
+from cudaops.transformations.trees import bodies_of
 
 Run = Sequence[tuple[s.Statement, Sequence[Any]]]
 """Statements of one list with the uses in each, nothing that matters written between them."""

@@ -16,8 +16,9 @@ from itertools import pairwise
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pure, names_in
 from cudaops.program.analysis.intervals import INTEGERS, of_type
-from cudaops.transformations.trees import changed, is_pure, names_in
+from cudaops.transformations.trees import changed
 
 _DIRECTIVE = re.compile(
     rb"^[ \t]*#[ \t]*(if|ifdef|ifndef|elif|else|endif)\b([^\n]*)\n?", re.MULTILINE

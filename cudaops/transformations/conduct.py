@@ -7,24 +7,17 @@ on one would race, and which of its results is the right one nobody can say: any
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import calls_in, has_volatile
 from cudaops.program.analysis.facts import Guard
+from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES, PURE, gives_value
 from cudaops.program.analysis.polynomials import Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.trees import (
-    BARRIERS,
-    COLLECTIVES,
-    PURE,
-    calls_in,
-    is_pointed_at,
-    root_of,
-)
 
 ATOMICS = frozenset({
     "atomicAdd", "atomicSub", "atomicMin", "atomicMax", "atomicAnd", "atomicOr", "atomicXor",
@@ -34,16 +27,8 @@ WARP = 32
 """Threads of a warp, on every device."""
 VOTES = frozenset({"__syncthreads_count", "__syncthreads_or", "__syncthreads_and"})
 """Barriers that give what all threads of a block said."""
-_INTRINSIC = re.compile(
-    r"__(h|half|float|double|int|uint|ll|ull|short|ushort|low|high|lows|highs|dadd|dmul|dsub|dfma"
-    r"|drcp|dsqrt|ddiv|bfloat|byte|dp2a|dp4a|funnelshift|v)\w*|make_(u?(char|short|int|long|longlong)"
-    r"|float|double)[1-4]|make_(half2|bfloat162)|h(exp|log|sqrt|rsqrt|sin"
-    r"|cos|rcp|exp2|log2|floor|ceil|rint|trunc)2?|__saturatef|l?l(round|rint)f?|nearbyintf?|__?half2?|__nv_\w+"
-    r"|half2?|operator ?(float|half|double|int|bool|[-+*/<>]|[<>=!]=)"
-)
-"""Functions of CUDA's headers that give a value and do nothing else."""
 _WAITS = re.compile(
-    r"\bvolatile\b|\b__threadfence\w*|\b__nanosleep\b|\bclock(64)?\b|\bgrid_group\b"
+    r"\b__threadfence\w*|\b__nanosleep\b|\bclock(64)?\b|\bgrid_group\b"
     r"|\bcooperative_groups\b|\bthis_grid\b|\bcuda::(atomic|barrier|pipeline)"
 )
 
@@ -86,7 +71,7 @@ def conduct(draft: Draft) -> Conduct:
     barriers = {c for c in called if c in BARRIERS and c != "__syncwarp"}
     collectives = {c for c in called if c in COLLECTIVES or c == "__syncwarp"}
     known = PURE | ATOMICS | own | barriers | collectives
-    other = sorted(c for c in called - known if not _INTRINSIC.fullmatch(c))
+    other = sorted(c for c in called - known if not gives_value(c))
     shared = any(
         isinstance(x, s.Declare) and (x.shared or x.unsized)
         for f in functions
@@ -106,6 +91,8 @@ def _refuse_waiting(draft: Draft, function: s.Function) -> None:
             x.startswith("atomic") for x in calls_in((node.condition,))
         ):
             raise NotUnderstood("a loop that waits for memory")
+    if has_volatile(function):
+        raise NotUnderstood(f"volatile in {function.name}")
     where = function.where
     text = "" if where is None else _text_of(draft, where)
     if found := _WAITS.search(_uncommented(text)):
@@ -194,86 +181,6 @@ def refuse_exchange(draft: Draft) -> None:
                 )
             ):  # fmt: skip
                 raise NotUnderstood(f"{read.array} is read where other threads write")
-
-
-def effects_in(node: Any, local: Collection[str], pure: Collection[str] = ()) -> bool:
-    """Whether it changes anything but these variables, or calls what may; `pure`: functions of the
-    program that do not."""
-    return any(_impure(x, local, pure) for x in s.below(node))
-
-
-def _has_effect(node: Any, local: Collection[str]) -> bool:
-    match node:
-        case s.Assign(target) | s.Step(target):
-            return root_of(target) not in local or is_pointed_at(target)
-        case s.Call(function):
-            return function not in PURE and not _INTRINSIC.fullmatch(function)
-        case s.Unmodelled(what):
-            return what != "cxx_null_ptr_literal_expr"
-        case s.Opaque():
-            return True
-    return False
-
-
-def pure_functions(draft: Draft) -> frozenset[str]:
-    """Functions of the program that give a value of their arguments and memory, and do nothing
-    else: their parameters are values."""
-    found: set[str] = set()
-    waiting = list(draft.form.functions)
-    while True:
-        now = {f.name for f in waiting if f.name not in found and _is_pure(draft, f, found)}
-        if not now:
-            return frozenset(found)
-        found |= now
-
-
-def _is_pure(draft: Draft, function: s.Function, known: set[str]) -> bool:
-    where = function.where
-    if where is None or function.body_where is None:
-        return False
-    head = _text_of(draft, s.Range((where.file, where.start, function.body_where.start)))
-    if "&" in head or any(p.is_pointer and not p.is_const for p in function.parameters):
-        return False
-    local = {x.name for x in s.below(function.body) if isinstance(x, s.Declare) and not x.pointer}
-    local |= {p.name for p in function.parameters if not p.is_pointer}
-    return not any(_impure(x, local, known) for x in s.below(function.body))
-
-
-def _impure(node: Any, local: Collection[str], known: Collection[str]) -> bool:
-    if isinstance(node, s.Call) and node.function in known:
-        return False
-    if isinstance(node, s.Refer) or (isinstance(node, s.Declare) and node.shared):
-        return True
-    return _has_effect(node, local)
-
-
-def local_variables(body: Any) -> Iterator[str]:
-    """Variables of a thread's own, arrays too; pointers are not: they lead elsewhere."""
-    for node in s.below(body):
-        if isinstance(node, s.Declare) and not node.shared and not node.pointer:
-            yield node.name
-
-
-def written_by(node: Any, pure: Collection[str], local: Collection[str]) -> Iterator[str]:
-    """Variables that one node itself may change: its target, what it takes the address of, what a
-    function of the program may take by reference. `local`: those that are no pointers."""
-    places: tuple[Any, ...] = ()
-    match node:
-        case s.Assign(target) | s.Step(target) | s.Refer(_, _, target):
-            places = (target,)
-        case s.Unary("&", operand):
-            places = (operand,)
-        case s.Call(function, arguments) if function not in pure and not _is_known(function):
-            places = arguments
-    for place in places:
-        if isinstance(place, s.Name):
-            yield place.text
-        elif isinstance(place, s.Index | s.Member | s.Unary) and root_of(place) in local:
-            yield root_of(place) or ""
-
-
-def _is_known(function: str) -> bool:
-    return function in PURE or function.startswith(("atomic", "__shfl"))
 
 
 def is_vote(node: Any) -> bool:

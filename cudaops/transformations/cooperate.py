@@ -9,6 +9,8 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import calls_in
+from cudaops.program.analysis.library_calls import BARRIERS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import conduct
@@ -16,7 +18,7 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import Sharing, Team, choose, limits
 from cudaops.transformations.splitting import Loops, Split
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import BARRIERS, calls_in, changed
+from cudaops.transformations.trees import changed
 
 _MOST_THREADS = 67_108_864
 """Of the author's grid along x, so that 32 times as many are counted in 32 bits."""

@@ -8,6 +8,7 @@ from typing import Any
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.facts import Access
+from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import FUNCTIONS
 from cudaops.transformations.base import Setting
@@ -16,7 +17,7 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import choose, limits, shared_loop
 from cudaops.transformations.splitting import ATOMICS, Loops, Split
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import BARRIERS, COLLECTIVES, changed
+from cudaops.transformations.trees import changed
 
 
 class Distribute:

@@ -15,23 +15,26 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    changed_variables,
+    has_early_exit,
+    has_effects,
+    has_return,
+    local_variables,
+    names_in,
+    pure_functions,
+    root_of,
+    targets_in,
+)
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, divide, number, of, symbol
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import (
-    conduct,
-    effects_in,
-    functions_say,
-    local_variables,
-    pure_functions,
-)
+from cudaops.transformations.conduct import conduct, functions_say
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.places import Places, builtins_in
-from cudaops.transformations.predication import has_return, leaves
 from cudaops.transformations.ranges import holds, launch_text
 from cudaops.transformations.serial import own_parameters
-from cudaops.transformations.serial_blocks import modified
-from cudaops.transformations.trees import names_in, renamed, root_of, targets_in
+from cudaops.transformations.trees import renamed
 from cudaops.transformations.variables import Variables
 
 FLAT = "@flat"
@@ -113,10 +116,10 @@ class FlatIndex:
     # Bounds
 
     def _reach(self, body: Sequence[Any]) -> Reach:
-        pure, local = pure_functions(self.draft), set(local_variables(body))
+        pure, local = pure_functions(self.draft.form), set(local_variables(body))
         at = next(
             (i for i, x in enumerate(body)
-             if not isinstance(x, s.Declare) or effects_in(x, local, pure)), len(body),
+             if not isinstance(x, s.Declare) or has_effects(x, local, pure)), len(body),
         )  # fmt: skip
         before, rest = list(body[:at]), list(body[at:])
         is_last = len(rest) == 1
@@ -170,7 +173,9 @@ class FlatIndex:
                 s.Binary("<", s.Name(tested), limit),
                 (s.Assign(s.Name(stepped), "+", total),),
             ) if name == tested == stepped and self._is_total(total):
-                stays = not modified(self.draft, loop.body, {name, *names_in(limit)})
+                stays = not (
+                    changed_variables(loop.body, self.draft.form) & {name, *names_in(limit)}
+                )
                 begins = self.part(first) == Part(ONE, None)
                 if begins and stays and not has_return(loop) and self._is_independent(loop):
                     return name if self.size(limit) is not None else ""
@@ -192,7 +197,7 @@ class FlatIndex:
         inside = {x.name for x in s.below(loop.body) if isinstance(x, s.Declare | s.Refer)}
         outside = names_in(loop.body) - inside
         roots = {root_of(x) for x in targets_in(loop.body)}
-        return None not in roots and not modified(self.draft, loop.body, outside)
+        return None not in roots and not (changed_variables(loop.body, self.draft.form) & outside)
 
     def _type_of(self, name: str) -> str:
         return next(x.type for x in s.below(self.draft.form.kernel.body)
@@ -424,7 +429,7 @@ def _divided(draft: Draft, body: Sequence[Any]) -> dict[str, str]:
             if not (isinstance(y, s.Evaluate) and any(y.value is a for a in assigned))
         )  # fmt: skip
         inner = tuple(a.value for a in assigned)
-        if divides and not modified(draft, (*rest, *inner), {x.name}):
+        if divides and not (changed_variables((*rest, *inner), draft.form) & {x.name}):
             found[x.name] = x.type
     return found
 
@@ -444,7 +449,7 @@ def _ended(body: Sequence[Any]) -> tuple[Any, ...]:
                 x = x if new == (yes, no) else replace(x, yes=new[0], no=new[1])
             case s.Block(inner):
                 x = replace(x, body=_ended(inner))
-            case s.Switch() if leaves((x,)):
+            case s.Switch() if has_early_exit((x,)):
                 raise NotUnderstood("a jump out of a switch")
         lines.append(x)
     return tuple(lines)

@@ -21,6 +21,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import local_variables, names_in, pure_functions
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import (
@@ -30,15 +31,13 @@ from cudaops.transformations.conduct import (
     functions_say,
     functions_wait,
     is_vote,
-    local_variables,
-    pure_functions,
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread
 from cudaops.transformations.places import AXES, Places, builtin, builtins_in
 from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial import own_parameters
-from cudaops.transformations.trees import changed, names_in
+from cudaops.transformations.trees import changed
 
 _SIZES = (64, 32, 128, 256)
 """Threads of the blocks that come of it."""
@@ -193,7 +192,7 @@ def _folded(draft: Draft, body: Any, axis: str, factor: int) -> tuple[Any, ...]:
     if any(isinstance(x, s.Declare) and x.shared for x in s.below(rest)):
         raise NotUnderstood("shared memory that is declared within")
     rest = without_returns(own_parameters(draft, changed(rest, lambda x: new.get(builtin(x), x))))
-    pure, last = pure_functions(draft), NotUnderstood("what comes of it")
+    pure, last = pure_functions(draft.form), NotUnderstood("what comes of it")
     for guards in (True, False):
         spread = Spread(draft, rest, item, factor, pure, shared=shared, by_guards=guards)
         try:

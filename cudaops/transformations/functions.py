@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import calls_in
+from cudaops.program.analysis.library_calls import PURE
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import FILE, Draft
-from cudaops.transformations.trees import PURE, calls_in
 
 Rewritten = Callable[[Draft, s.Function], tuple[Any, ...] | None]
 """Another body of a function of a draft; None where it stays as it is."""
@@ -86,23 +87,10 @@ def _missing(draft: Draft, change: Rewritten, left_out: set[str]) -> s.Function 
     return None
 
 
-def taking_values(draft: Draft) -> frozenset[str]:
-    """Functions of the program that take no argument by reference, as their text says."""
-    found = set()
-    for function in draft.form.functions:
-        if function.where is None or function.body_where is None:
-            continue
-        text = draft.program.file(function.where.file).text.encode()
-        if b"&" not in text[function.where.start : function.body_where.start]:
-            found.add(function.name)
-    return frozenset(found)
-
-
 def computing(draft: Draft) -> frozenset[str]:
     """Functions of the program whose result depends on their arguments alone, and that can be given
     any: they read no memory, hold no loop and divide no integers."""
-    values, pure = taking_values(draft), set[str]()
-    left = [f for f in draft.form.functions if f.name in values]
+    pure, left = set[str](), list(draft.form.functions)
     while found := [f for f in left if _computes(f, pure)]:
         pure |= {f.name for f in found}
         left = [f for f in left if f not in found]
@@ -110,7 +98,7 @@ def computing(draft: Draft) -> frozenset[str]:
 
 
 def _computes(function: s.Function, pure: set[str]) -> bool:
-    if any(p.is_pointer for p in function.parameters):
+    if any(p.is_pointer or p.is_reference or p.is_volatile for p in function.parameters):
         return False
     declared = [x for x in s.below(function.body) if isinstance(x, s.Declare)]
     if any(x.pointer or x.shared or x.extents for x in declared):

@@ -15,35 +15,33 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    changed_variables,
+    has_early_exit,
+    has_effects,
+    local_variables,
+    names_in,
+    pure_functions,
+    root_of,
+    written_names,
+)
+from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.analysis.polynomials import Polynomial, Remainder, Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import (
     Conduct,
     conduct,
-    effects_in,
     functions_say,
     functions_wait,
-    local_variables,
-    pure_functions,
     refuse_parted_warps,
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.liveness import live_after, live_before
 from cudaops.transformations.places import Places, builtin, builtins_in, through_casts
 from cudaops.transformations.serial import continued, invariant, own_parameters
-from cudaops.transformations.serial_blocks import modified
 from cudaops.transformations.text import with_parameters
-from cudaops.transformations.trees import (
-    BARRIERS,
-    COLLECTIVES,
-    bodies_of,
-    changed,
-    is_barrier,
-    names_in,
-    root_of,
-    written_in,
-)
+from cudaops.transformations.trees import changed, is_barrier
 
 _GRIDS = (1056, 528, 2112, 132)
 """Blocks: of 132 SMs, eight, four, sixteen and one each; near enough for others."""
@@ -134,11 +132,11 @@ def _strided(draft: Draft, found: Conduct) -> _Strided | None:
     if requires is None or not all(x.is_independent(draft, body, shared) for x in strides):
         return None
     quiet = set(local_variables(body)) | shared
-    harmless = pure_functions(draft) | BARRIERS | COLLECTIVES
+    harmless = pure_functions(draft.form) | BARRIERS | COLLECTIVES
     loops = [x.loop for x in strides]
     for x in body:
         is_array = isinstance(x, s.Declare) and x.shared
-        if not is_array and not any(x is y for y in loops) and effects_in(x, quiet, harmless):
+        if not is_array and not any(x is y for y in loops) and has_effects(x, quiet, harmless):
             return None
     return _Strided(meets, requires)
 
@@ -218,7 +216,7 @@ class _Stride:
         """None for any other loop."""
         first, name = _first(node)
         places = Places.of(draft, body, "x")
-        changing = written_in(tuple(body))
+        changing = written_names(tuple(body), draft.form)
         fixed = {
             x.name: x.value for x in body
             if isinstance(x, s.Declare) and not x.extents and x.value is not None
@@ -237,7 +235,7 @@ class _Stride:
                     name == tested == stepped
                     and places.is_place(begin) and places.is_total(every)
                     and not places.literal_in((begin,))
-                    and not modified(draft, node.body, {name, *names_in(limit)})
+                    and not (changed_variables(node.body, draft.form) & {name, *names_in(limit)})
                 )  # fmt: skip
                 return cls(node, name, spelled) if is_stride else None
         return None
@@ -246,7 +244,10 @@ class _Stride:
         """Whether an iteration leaves the next ones and what follows nothing in variables and in
         shared memory, and ends of itself."""
         inside = {x.name for x in s.below(self.loop.body) if isinstance(x, s.Declare | s.Refer)}
-        left = modified(draft, self.loop.body, names_in(self.loop.body) - inside - shared)
+        left = (
+            changed_variables(self.loop.body, draft.form)
+            & names_in(self.loop.body) - inside - shared
+        )
         for name in left | ({self.variable} - _declared_by(self.loop)):
             again = name != self.variable and live_before(self.loop.body, name)
             if again or live_after(body, self.loop, name):
@@ -254,11 +255,9 @@ class _Stride:
         for x in s.below(self.loop.body):
             if isinstance(x, s.Assign | s.Step) and root_of(x.target) is None:
                 return False
-            if isinstance(x, s.Leave) and x.word == "return":
-                return False
             if isinstance(x, s.Unmodelled | s.Opaque):
                 return False
-        if _breaks_out(self.loop.body):
+        if has_early_exit(self.loop.body, "continue"):
             return False
         own = names_in(self.loop.body) & shared
         others = [x for x in body if x is not self.loop]
@@ -305,19 +304,6 @@ def _only_read(body: Sequence[Any], arrays: set[str]) -> set[str]:
         elif isinstance(x, s.Unary) and x.operator == "&":
             changing.add(root_of(x.operand))
     return {a for a in arrays if a not in changing and said.count(a) == read.count(a)}
-
-
-def _breaks_out(body: Sequence[Any]) -> bool:
-    """Whether a `break` leaves the loop that this is the body of."""
-    for x in body:
-        if isinstance(x, s.Leave):
-            if x.word == "break":
-                return True
-        elif not isinstance(x, s.For | s.Do | s.Switch) and any(
-            _breaks_out(inner) for inner in bodies_of(x)
-        ):
-            return True
-    return False
 
 
 # Persistent blocks
@@ -378,7 +364,7 @@ def _setup(
     shared = {x.name for x in s.below(draft.form.kernel.body)
               if isinstance(x, s.Declare) and x.shared and not x.pointer}  # fmt: skip
     own = set(local_variables(tuple(filled)))
-    if effects_in(tuple(filled[:-1]), own | shared, pure_functions(draft)):
+    if has_effects(tuple(filled[:-1]), own | shared, pure_functions(draft.form)):
         return early, rest
     written = {
         root_of(x.target) for x in s.below(tuple(filled)) if isinstance(x, s.Assign | s.Step)

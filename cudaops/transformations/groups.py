@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.functions import reached, rewritten
-from cudaops.transformations.trees import changed, names_in
+from cudaops.transformations.trees import changed
 
 _BLOCK = "cooperative_groups::thread_block"
 _WARP = re.compile(r"cooperative_groups::thread_block_tile<32\b.*>")

@@ -20,6 +20,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import changed_variables, is_volatile
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.analysis.polynomials import Polynomial, number
 from cudaops.program.syntax import NotUnderstood
@@ -27,10 +28,8 @@ from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.boxes import Box, at_least, merged, pruned
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.loops import is_volatile
 from cudaops.transformations.neighbourhood import AXES, Near, Neighbourhoods, place_of
 from cudaops.transformations.reached import Paths
-from cudaops.transformations.serial_blocks import modified
 from cudaops.transformations.shared_memory import block_guards, block_of, room_for, thread_in_block
 from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import changed
@@ -119,11 +118,11 @@ class _Tile:
 def _tiles(draft: Draft) -> tuple[_Tile, ...]:
     """One an array at the most, those that save most first. Raises NotUnderstood."""
     facts = draft.facts
-    if facts.unmodelled or facts.calls or is_volatile(draft, draft.form.kernel):
+    if facts.unmodelled or facts.calls or is_volatile(draft.form.kernel, draft.form):
         raise NotUnderstood("volatile memory, assembly, or functions that are not known")
     memory, places = Memory(draft), Neighbourhoods(draft)
     pointers = {p.name for p in draft.form.kernel.parameters if p.is_pointer}
-    pointers -= modified(draft, draft.form.kernel.body, pointers)
+    pointers -= changed_variables(draft.form.kernel.body, draft.form)
     arrays = {n for n in pointers if memory.is_read_only(n)}
     if not memory.is_followed or not arrays:
         raise NotUnderstood("no array that is only read")

@@ -22,15 +22,17 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pure, names_in
+from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.functions import FLOATING
 from cudaops.transformations.places import AXES, Places, builtin, through_casts
 from cudaops.transformations.ranges import Proof, Ranges, holds
 from cudaops.transformations.tabulate import (
-    FLOATS,
     MOST_ENTRIES,
     arguments_of,
     is_dear,
@@ -39,7 +41,7 @@ from cudaops.transformations.tabulate import (
     with_tables,
 )
 from cudaops.transformations.text import Raw, with_parameters
-from cudaops.transformations.trees import changed, is_pure, names_in
+from cudaops.transformations.trees import changed
 
 _USES = 8
 """So many threads must share an entry, at the captured launches."""
@@ -126,7 +128,7 @@ class _Search:
     def _entry(self, node: Any) -> _Entry | None:
         kind = getattr(node, "type", "")
         parts = s.Binary | s.Call | s.Unary | s.Cast
-        if not isinstance(node, parts) or kind not in FLOATS or not is_pure(node):
+        if not isinstance(node, parts) or kind not in FLOATING or not is_pure(node):
             return None
         seen = _Seen({})
         keys = self._keys(node, seen)
@@ -321,7 +323,7 @@ def _with_table(draft: Draft, entry: _Entry) -> Draft:
     header = with_parameters(printer.header, [f"const {kind}* __restrict__ {table}"])
     edited = draft.with_body(body, header).adding(text)
     least = "1" if entry.key is None else f"max({entry.count}, 1)"
-    size = f"{least} * {FLOATS[kind]}"
+    size = f"{least} * {ELEMENT_BYTES[kind]}"
     edited = with_maker(
         edited, maker, (*arguments_of(draft, used), least), least, lent, size
     )  # fmt: skip

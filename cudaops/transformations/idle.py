@@ -13,11 +13,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import root_of
+from cudaops.program.analysis.library_calls import PURE
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.functions import FLOATING, computing
 from cudaops.transformations.loops import counted, literal
-from cudaops.transformations.trees import PURE, root_of
 
 
 class Idle:

@@ -14,13 +14,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in, plain_variables
 from cudaops.program.analysis.intervals import INTEGERS, Interval, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.ranges import Proof, Ranges, holds, in_order
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import names_in, plain_variables
 
 WIDE = ("long long", "unsigned long long")
 MOST = (1 << 31) - 1

@@ -13,6 +13,16 @@ from typing import Any, NamedTuple
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    calls_in,
+    changed_variables,
+    has_volatile,
+    is_pure,
+    names_in,
+    pure_functions,
+    reads_memory,
+)
+from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.lexing import byte_text, lex, plain_text
 from cudaops.program.outline import outline
 from cudaops.program.syntax import NotUnderstood
@@ -24,25 +34,14 @@ from cudaops.transformations.groups import (
     without_groups,
     without_unused_groups,
 )
-from cudaops.transformations.inlined_body import InlinedBody, header_of, is_reference, owner
-from cudaops.transformations.trees import (
-    BARRIERS,
-    COLLECTIVES,
-    PURE,
-    bodies_of,
-    calls_in,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    swapped,
-)
+from cudaops.transformations.inlined_body import InlinedBody, header_of
+from cudaops.transformations.trees import bodies_of, swapped
 
 MOST_CALLS = 16
 """Calls of one kernel that are replaced: more make a text that nobody reads."""
 _SHORT_CIRCUIT = ("&&", "||", ",")
 _UNKNOWN = frozenset({
-    "using", "typedef", "struct", "class", "enum", "union", "volatile", "alignas", "__align__",
+    "using", "typedef", "struct", "class", "enum", "union", "alignas", "__align__",
     "__attribute__", "decltype",
 })  # fmt: skip
 """Words of a function's text that say more than its tree does."""
@@ -176,7 +175,7 @@ def _root(statement: Any) -> Any:
 def _first_calls(node: Any, form: s.KernelForm) -> Iterator[s.Call]:
     """Calls that are made whenever an expression is worked out, arguments before what they go to,
     each of which may as well be made ahead of everything else in it."""
-    reading = {f.name for f in form.functions if _only_reads(f, form, ())}
+    reading = pure_functions(form)
     for call in _calls(node):
         inside = {id(x) for x in s.below(call)}
         above = {id(x) for x in s.below(node) if any(y is call for y in s.below(x))}
@@ -210,36 +209,11 @@ def _calls(node: Any) -> Iterator[s.Call]:
 def _changes(call: s.Call, form: s.KernelForm) -> set[str] | None:
     """Variables of the caller that a call may change; nothing where it only gives a value, and
     "memory" among them where it does more. None for a function that is not the program's."""
-    function = form.function(call.function)
-    if function is None:
+    if form.function(call.function) is None:
         return None
-    found = set()
-    if not _only_reads(function, form, ()):
-        found.add("memory")
-        for argument in call.arguments:
-            place = argument.operand if isinstance(argument, s.Unary) else argument
-            found.add(owner(place))
-    return found
-
-
-def _only_reads(function: s.Function, form: s.KernelForm, above: tuple[str, ...]) -> bool:
-    """Whether a function changes nothing but its own variables, and waits for nobody."""
-    if function.name in above:
-        return False
-    own = declared_in(function.body) | {
-        p.name for p in function.parameters if not is_reference(p)
-    }  # fmt: skip
-    for x in s.below(function.body):
-        match x:
-            case s.Assign(target) | s.Step(target) if owner(target) not in own:
-                return False
-            case s.Unary("&") | s.Refer() | s.Unmodelled() | s.Opaque():
-                return False
-            case s.Call(name) if name not in PURE:
-                callee = form.function(name)
-                if callee is None or not _only_reads(callee, form, (*above, function.name)):
-                    return False
-    return True
+    if call.function in pure_functions(form):
+        return set()
+    return {"memory"} | changed_variables(call, form, arrays=True)
 
 
 # One call
@@ -309,7 +283,7 @@ def _check(draft: Draft, function: s.Function) -> None:
         raise NotUnderstood(f"{name} is not to be inlined")
     body = text.encode()[function.body_where.start : function.body_where.end].decode()
     words = {t.text for t in lex(byte_text(body)).tokens}
-    if words & _UNKNOWN or "volatile" in header:
+    if words & _UNKNOWN or has_volatile(function):
         raise NotUnderstood(f"{min(words & _UNKNOWN, default='volatile')} in {name}")
     if _DIRECTIVE.search(body):
         raise NotUnderstood(f"preprocessor directives in {name}")

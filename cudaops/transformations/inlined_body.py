@@ -10,29 +10,28 @@ early `return` becomes an `if` with the rest of the body in its `else`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    aliased_variables,
+    calls_in,
+    changed_variables,
+    has_return,
+    is_pure,
+    is_return,
+    names_in,
+    reads_memory,
+)
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.lexing import byte_text, lex
 from cudaops.program.outline import outline
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import FILE, Draft
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import (
-    BARRIERS,
-    COLLECTIVES,
-    PURE,
-    calls_in,
-    changed,
-    declarations_in,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-)
+from cudaops.transformations.trees import changed, declarations_in, declared_in
 
 _NUMBERS = INTEGERS | {"float", "double", "bool", "half"}
 _MEMBER = (".", "->")
@@ -49,8 +48,7 @@ class InlinedBody:
         self._kernel = draft.form.kernel
         self._text = draft.program.main.text.encode()
         self._printer = draft.printer(function)
-        self._handed = Handed(draft.form)
-        self._written = self._handed.owners(function.body)
+        self._written = changed_variables(function.body, draft.form, arrays=True)
         """Variables of the function that hold more than one value, or have another name."""
         self._taken: set[str] = set()
         self.has_effect = False
@@ -142,7 +140,7 @@ class InlinedBody:
                 if not is_pure(argument):
                     raise NotUnderstood("an argument that nobody takes, which does something")
                 continue
-            if is_reference(p):
+            if p.is_reference:
                 self._refer(p, argument, names, lines, said)
             elif (same := self._same(p, argument)) is not None:
                 said[p.name] = same
@@ -257,7 +255,7 @@ class InlinedBody:
             return set()
         found = {p.name for p in kernel.parameters}
         found |= {x.name for x in declarations_in(kernel.body) if not x.shared and not x.extents}
-        return found - self._handed.others(kernel.body)
+        return found - aliased_variables(kernel.body, self._draft.form)
 
     def _arrays(self) -> set[str]:
         return {x.name for x in declarations_in(self._kernel.body) if x.extents or x.unsized}
@@ -267,7 +265,7 @@ class InlinedBody:
     def _returning(self, names: dict[str, str]) -> tuple[tuple[Any, ...], Any]:
         """The body without `return`, and the expression that it gives."""
         body, result = self._function.body, self._function.result
-        returns = [x for x in s.below(body) if _is_return(x)]
+        returns = [x for x in s.below(body) if is_return(x)]
         if result == "void":
             return (_tails(body, lambda _: ()) if returns else body), None
         if len(returns) == 1 and body[-1] is returns[0] and isinstance(body[-1], s.Give):
@@ -343,18 +341,10 @@ class InlinedBody:
 # Returns
 
 
-def _is_return(node: Any) -> bool:
-    return isinstance(node, s.Give) or (isinstance(node, s.Leave) and node.word == "return")
-
-
-def _returns(node: Any) -> bool:
-    return any(map(_is_return, s.below(node)))
-
-
 def _always(body: Sequence[Any]) -> bool:
     """Whether what comes after these statements is never reached."""
     for x in body:
-        if _is_return(x):
+        if is_return(x):
             return True
         if isinstance(x, s.If) and _always(x.yes) and _always(x.no):
             return True
@@ -367,10 +357,10 @@ def _tails(body: Sequence[Any], give: Callable[[Any], tuple[Any, ...]]) -> tuple
     """The body with `give` in place of each `return`, after which nothing is left to do: what
     follows on a way that returns stands on the other ways alone. Raises NotUnderstood."""
     for at, x in enumerate(body):
-        if not _returns(x):
+        if not has_return(x):
             continue
         before, rest = tuple(body[:at]), tuple(body[at + 1 :])
-        if _is_return(x):
+        if is_return(x):
             return (*before, *give(x))
         if isinstance(x, s.Block) and (not rest or _always(x.body)):
             return (*before, replace(x, body=_tails(x.body, give)))
@@ -400,62 +390,6 @@ def _branching(node: s.If, yes: tuple[Any, ...], no: tuple[Any, ...]) -> s.If:
 
 
 # Names
-
-
-class Handed:
-    """Variables whose own storage an expression changes or makes known by another name."""
-
-    def __init__(self, form: s.KernelForm) -> None:
-        self._form = form
-
-    def owners(self, node: Any) -> set[str]:
-        """All of them."""
-        found = self.others(node)
-        for x in s.below(node):
-            if isinstance(x, s.Assign | s.Step):
-                found.add(owner(x.target))
-        return found - {""}
-
-    def others(self, node: Any) -> set[str]:
-        """Those that are reached by another name: references, addresses, functions' arguments."""
-        found: set[str] = set()
-        for x in s.below(node):
-            match x:
-                case s.Unary("&", operand) | s.Refer(_, _, operand):
-                    found.add(owner(operand))
-                case s.Call():
-                    found.update(map(owner, self._by_reference(x)))
-                case s.Unmodelled():
-                    found |= names_in(x)
-        return found - {""}
-
-    def _by_reference(self, call: s.Call) -> Iterator[Any]:
-        function = self._form.function(call.function)
-        if function is None:
-            values = PURE | BARRIERS | COLLECTIVES
-            known = call.function in values or call.function.startswith(("atomic", "__"))
-            yield from () if known else call.arguments
-        elif len(function.parameters) != len(call.arguments):
-            yield from call.arguments  # a method's object comes first
-        else:
-            pairs = zip(function.parameters, call.arguments, strict=True)
-            yield from (a for p, a in pairs if is_reference(p))
-
-
-def owner(place: Any) -> str:
-    """The variable whose own storage a place is in; empty for one that a pointer leads to."""
-    match place:
-        case s.Name(text):
-            return text
-        case s.Member(base):
-            return owner(base)
-        case s.Index(base) if "[" in getattr(base, "type", ""):
-            return owner(base)
-    return ""
-
-
-def is_reference(parameter: s.TypedParameter) -> bool:
-    return parameter.unclear.endswith("is a reference")
 
 
 def _words(text: str) -> set[str]:

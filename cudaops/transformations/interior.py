@@ -10,31 +10,28 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    changed_variables,
+    is_pure,
+    is_volatile,
+    names_in,
+    synchronises,
+)
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
-    changes_in,
     counted,
-    is_volatile,
     literal,
     loop_of,
-    meets_others,
     number,
     scalars_of,
     scoped,
     understood,
 )
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    renamed,
-    swapped,
-    targets_in,
-)
+from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 
 _MOST_SETTINGS = 3
 _MOST_CONDITIONS = 8
@@ -42,7 +39,6 @@ _SIGNED = frozenset({"int", "long long"})
 _HOLDS: Mapping[str, Callable[[Any, Any], bool]] = {
     "<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge,
 }  # fmt: skip
-_NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class Interior:
@@ -87,11 +83,11 @@ class Interior:
 def _read(draft: Draft, loop: s.For) -> tuple[s.For, tuple[Any, ...]]:
     """The loop without its checks, and what must hold for it. Raises NotUnderstood."""
     form = draft.form
-    if is_volatile(draft, form.kernel):
+    if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
-    if meets_others((loop,), form):
+    if synchronises((loop,), form):
         raise NotUnderstood("threads that meet in the loop")
-    fixed = set(scalars_of(form.kernel)) - changes_in((loop,), form) - declared_in(loop)
+    fixed = set(scalars_of(form.kernel)) - all_written_names((loop,), form) - declared_in(loop)
     walk = _Walk(form, fixed)
     inside = walk.loop(loop, {})
     conditions = tuple(dict.fromkeys(walk.conditions))
@@ -124,7 +120,7 @@ class _Walk:
 
     def loop(self, node: s.For, known: Mapping[str, Any]) -> s.For:
         """One loop of the nest."""
-        inner = {k: v for k, v in known.items() if k not in _assigned(node)}
+        inner = {k: v for k, v in known.items() if k not in changed_variables(node, self.form)}
         try:
             read = counted(node, self.form)
             span = self._range(read, inner)
@@ -177,7 +173,7 @@ class _Walk:
                 new = self._expression(node, known)
             case _:
                 new = node
-        for name in _assigned(node):
+        for name in changed_variables(node, self.form):
             known.pop(name, None)
         return (new,)
 
@@ -192,13 +188,13 @@ class _Walk:
             if kept is not node.condition:
                 self.conditions += always
                 inner = self.body(node.yes, known)
-                for name in _assigned(node):
+                for name in changed_variables(node, self.form):
                     known.pop(name, None)
                 bare = kept is None
                 return scoped(inner) if bare else (replace(node, condition=kept, yes=inner),)
         condition = self._expression(node.condition, known)
         yes, no = self.body(node.yes, known), self.body(node.no, known)
-        for name in _assigned(node):
+        for name in changed_variables(node, self.form):
             known.pop(name, None)
         same = (condition, yes, no) == (node.condition, node.yes, node.no)
         return (node if same else replace(node, condition=condition, yes=yes, no=no),)
@@ -254,8 +250,8 @@ class _Walk:
                 a = self._checks(left, known, truth=truth)
                 b = self._checks(right, known, truth=truth)
                 return None if a is None or b is None else a + b
-            case s.Binary(operator, left, right) if operator in _NOT:
-                operator = operator if truth else _NOT[operator]
+            case s.Binary(operator, left, right) if operator in s.ORDERS:
+                operator = operator if truth else s.NEGATED[operator]
                 return self._check(operator, renamed(left, known), renamed(right, known))
         return None
 
@@ -291,14 +287,6 @@ class _Walk:
 
 
 # Trees
-
-
-def _assigned(node: Any) -> set[str]:
-    return {x.text for x in targets_in(node) if isinstance(x, s.Name)} | {
-        a.operand.text
-        for a in s.below(node)
-        if isinstance(a, s.Unary) and a.operator == "&" and isinstance(a.operand, s.Name)
-    }
 
 
 def _is_correction(node: s.If) -> bool:

@@ -19,35 +19,26 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    calls_in,
+    changed_by,
+    has_early_exit,
+    has_effects,
+    local_variables,
+    names_in,
+    reads_memory,
+    root_of,
+)
 from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, symbol
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import (
-    VOTES,
-    effects_in,
-    is_vote,
-    local_variables,
-    written_by,
-)
+from cudaops.transformations.conduct import VOTES, is_vote
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.idle import Idle
 from cudaops.transformations.loads import Loads
-from cudaops.transformations.predication import leaves
 from cudaops.transformations.serial import item_loop
-from cudaops.transformations.serial_blocks import by_reference
-from cudaops.transformations.trees import (
-    BARRIERS,
-    COLLECTIVES,
-    calls_in,
-    changed,
-    declarations_in,
-    declared_in,
-    is_barrier,
-    names_in,
-    reads_memory,
-    renamed,
-    root_of,
-)
+from cudaops.transformations.trees import changed, declarations_in, declared_in, is_barrier, renamed
 
 _CHEAP = frozenset({"min", "max", "abs"})
 _MOST_LOADS = 48
@@ -97,7 +88,10 @@ class Spread:
         stands above the body. `by_guards`: the work under a guard of each item may be spread too,
         rather than be done for one after the other. `growing`: variables that no item has smaller
         than those before it."""
-        if by_reference(draft, body):
+        calls = [
+            x for x in s.below(body) if isinstance(x, s.Call) and draft.form.function(x.function)
+        ]
+        if any(changed_by(x, draft.form, arrays=False) for x in calls):
             raise NotUnderstood("a variable that a function changes through a reference")
         self._whole, self._by_guards, self._growing = whole, by_guards, growing
         self._idle: set[str] = set()
@@ -123,9 +117,14 @@ class Spread:
         """(variable, how often it is assigned after its declaration)."""
         counts: dict[str, int] = {}
         for node in s.below(self._body):
-            for name in written_by(node, self._pure, self._local):
+            for name in self._changed_by(node):
                 counts[name] = counts.get(name, 0) + 1
         yield from counts.items()
+
+    def _changed_by(self, node: Any) -> set[str]:
+        """Variables that one node may change, and the thread's own arrays of which an element."""
+        form = self._draft.form
+        return changed_by(node, form, arrays=False) | (changed_by(node, form) & self._local)
 
     def _found_dependent(self) -> set[str]:
         # A pointer that moves: what moves it is not among statements that are done once for all.
@@ -177,7 +176,7 @@ class Spread:
     ) -> None:
         for node in nodes:
             for x in s.below(node) if node is not None and not is_vote(node) else ():
-                for name in written_by(x, self._pure, self._local):
+                for name in self._changed_by(x):
                     if name in self._declares and (
                         (inside is not None and name not in inside) or self._depends(x, found)
                     ):
@@ -188,7 +187,7 @@ class Spread:
         conditions = [node.condition, *(node.step if isinstance(node, s.For) else ())]
         if any(self._depends(c, found) for c in conditions if c is not None):
             return True
-        return leaves(node.body)
+        return has_early_exit(node.body)
 
     def _depends(self, node: Any, found: Collection[str] | None = None) -> bool:
         found = self._dependent if found is None else found
@@ -205,13 +204,11 @@ class Spread:
         """Whether a statement is the same for all items and may be done once."""
         if self._depends(node):
             return False
-        if effects_in(node, self._local, self._pure):
+        if has_effects(node, self._local, self._pure):
             return self._stores_alike(node)
         return not any(
             isinstance(x, s.Declare) and x.name in self._dependent for x in s.below(node)
-        ) and not any(
-            n in self._dependent for x in s.below(node) for n in written_by(x, (), self._local)
-        )
+        ) and not any(n in self._dependent for x in s.below(node) for n in self._changed_by(x))
 
     def _stores_alike(self, node: Any) -> bool:
         """Of a statement that does not depend on the item: whether all it does is to store one
@@ -219,7 +216,7 @@ class Spread:
         match node:
             case s.Evaluate(s.Assign(s.Index(base, index), "", value)):
                 parts = (base, index, value)
-                return root_of(base) not in self._local and not effects_in(
+                return root_of(base) not in self._local and not has_effects(
                     parts, self._local, self._pure
                 )
         return False
@@ -259,7 +256,7 @@ class Spread:
                 self._groups.append(_Group([node]))
                 parts.append(self._groups[-1])
             elif self._stays_single(node):
-                if not isinstance(node, s.Declare) or effects_in(
+                if not isinstance(node, s.Declare) or has_effects(
                     tuple(waiting), self._local, self._pure
                 ):
                     flush()
@@ -283,13 +280,13 @@ class Spread:
                     self._stays_single(x) for x in first
                 ):
                     return None
-                if any(effects_in(x, self._local, self._pure) for x in ends):
+                if any(has_effects(x, self._local, self._pure) for x in ends):
                     return None
                 return [_Shared(node, (self._parts(body, guard),))]
-            case s.If(condition, yes, no) if not self._depends(condition) and not effects_in(
+            case s.If(condition, yes, no) if not self._depends(condition) and not has_effects(
                 condition, self._local, self._pure
             ):
-                if leaves(yes) or leaves(no):
+                if has_early_exit(yes) or has_early_exit(no):
                     return None
                 return [_Shared(node, (self._parts(yes, guard), self._parts(no, guard)))]
             case s.If(condition, yes, ()) if top and guard is None and self._may_repeat(condition):
@@ -389,7 +386,7 @@ class Spread:
 
     def _may_repeat(self, condition: Any) -> bool:
         """Whether a guard may be asked again at each group: it reads what never changes."""
-        return self._is_fixed(condition) and not effects_in(condition, (), ())
+        return self._is_fixed(condition) and not has_effects(condition, (), ())
 
     def _is_fixed(self, value: Any) -> bool:
         """Whether an expression has one value wherever it stands: nothing that it reads changes."""
@@ -426,7 +423,7 @@ class Spread:
         node = self._declares.get(name)
         if node is None or not self._is_stable(name) or not self._is_fixed(node.value):
             return False
-        return not calls_in(node.value) - _CHEAP and not effects_in(node.value, (), ())
+        return not calls_in(node.value) - _CHEAP and not has_effects(node.value, (), ())
 
     def _needed(self, node: Sequence[Any]) -> set[str]:
         """Variables that these must have, those behind recomputed ones included."""
@@ -564,7 +561,7 @@ class Spread:
 
     def has_effect(self, node: Any) -> bool:
         """Whether it does more than to change the thread's own variables."""
-        return effects_in(node, self._local, self._pure)
+        return has_effects(node, self._local, self._pure)
 
     @property
     def most_loads(self) -> int:

@@ -8,6 +8,15 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    has_jump,
+    is_volatile,
+    names_in,
+    reads_memory,
+    synchronises,
+    writes_memory,
+)
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.syntax import NotUnderstood
@@ -17,22 +26,17 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
     by_several,
-    changes_in,
     conditions,
     copy_of,
     counted,
     dearest,
-    is_volatile,
-    leaves,
     looks_ahead,
     loop_of,
-    meets_others,
     plainly_declared,
     scalars_of,
     size_of,
-    writes_memory,
 )
-from cudaops.transformations.trees import declared_in, names_in, reads_memory, swapped
+from cudaops.transformations.trees import declared_in, swapped
 
 _FACTORS = (4, 2)
 _MOST_SETTINGS = 4
@@ -107,14 +111,14 @@ class Jam:
 
 def _read(draft: Draft, node: s.For) -> Nest:
     form = draft.form
-    if is_volatile(draft, form.kernel):
+    if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
     outer = counted(node, form)
     looks_ahead(outer)
     loops = [n for n, x in enumerate(outer.body) if isinstance(x, s.For)]
     if len(loops) != 1:
         raise NotUnderstood("no loop in it, or several")
-    if leaves(node) or meets_others((node,), form):
+    if has_jump(node) or synchronises((node,), form):
         raise NotUnderstood("iterations that are left early, or threads that meet")
     if size_of(outer.body, form) > _LARGEST:
         raise NotUnderstood("an iteration that is too large")
@@ -127,10 +131,10 @@ def _read(draft: Draft, node: s.For) -> Nest:
     early = (*before, inner)
     if writes_memory(early, form):
         raise NotUnderstood("memory that is written before the inner loop ends")
-    changes = changes_in(early, form)
+    changes = all_written_names(early, form)
     if not changes <= own | shared:
         raise NotUnderstood(f"{', '.join(sorted(changes - own - shared))}, carried over iterations")
-    if (changes_in(after, form) & names_in(early)) - own:
+    if (all_written_names(after, form) & names_in(early)) - own:
         raise NotUnderstood("what an iteration leaves for the next one")
     if not _has_reuse(nest):
         raise NotUnderstood("nothing that iterations share")

@@ -19,27 +19,32 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    changed_variables,
+    has_jump,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+    root_of,
+    synchronises,
+    targets_in,
+)
 from cudaops.program.analysis.facts import ELEMENT_BYTES, Access
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.loops import Counted, counted, is_volatile, leaves, meets_others
+from cudaops.transformations.loops import Counted, counted
 from cudaops.transformations.ranges import Ranges, holds
 from cudaops.transformations.serial import item_loop
-from cudaops.transformations.serial_blocks import modified
 from cudaops.transformations.trees import (
     bodies_of,
     changed,
     declared_in,
-    is_pure,
     lists_changed,
-    names_in,
-    reads_memory,
     renamed,
-    root_of,
     statements,
-    targets_in,
 )
 
 MOST_TRIPS = 32
@@ -143,7 +148,7 @@ class _Plan:
 def _plan(draft: Draft) -> _Plan:
     """Raises NotUnderstood where no loops load anything twice."""
     form = draft.form
-    if is_volatile(draft, form.kernel) or draft.facts.unmodelled:
+    if is_volatile(form.kernel, form) or draft.facts.unmodelled:
         raise NotUnderstood("volatile memory, or statements that are not modelled")
     why = "no loops over one range that load the same"
     ranges = Ranges(draft)
@@ -167,9 +172,9 @@ def _alike(draft: Draft, listed: Sequence[Any]) -> Iterator[tuple[Counted, ...]]
             loop = counted(x, draft.form)
         except NotUnderstood:
             continue
-        if not loop.is_own or loop.operator != "<" or leaves(loop.body):
+        if not loop.is_own or loop.operator != "<" or has_jump(loop.body):
             continue
-        if meets_others(loop.body, draft.form) or not is_pure((loop.start, loop.bound, loop.step)):
+        if synchronises(loop.body, draft.form) or not is_pure((loop.start, loop.bound, loop.step)):
             continue
         group = next((g for g in groups if _header(g[0]) == _header(loop)), None)
         groups.append([loop]) if group is None else group.append(loop)
@@ -242,7 +247,7 @@ def _stays(
                   for one in (first, last))  # fmt: skip
     part = listed[begin : end + 1]
     steady = names_in((kept.place, loop.start, loop.bound, loop.step)) - {loop.variable}
-    if modified(draft, part, steady) or declared_in(part) & steady:
+    if changed_variables(part, draft.form) & steady or declared_in(part) & steady:
         return False
     sizes = ELEMENT_BYTES | dict(draft.form.sizes)
     if not 0 < sizes.get(getattr(kept.place, "type", ""), 0) <= 16:
@@ -264,7 +269,7 @@ def _array(draft: Draft, name: str) -> str:
         return name
     body = draft.form.kernel.body
     found = [x for x in s.below(body) if isinstance(x, s.Declare) and x.name == name]
-    if len(found) != 1 or not found[0].pointer or modified(draft, body, {name}):
+    if len(found) != 1 or not found[0].pointer or changed_variables(body, draft.form) & {name}:
         return ""
     match found[0].value:
         case s.Binary("+" | "-", s.Name(text)) | s.Name(text):

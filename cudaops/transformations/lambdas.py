@@ -15,6 +15,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import aliased_variables, calls_in
+from cudaops.program.analysis.library_calls import COLLECTIVES, PURE
 from cudaops.program.lexing import (
     Edit,
     apply_edits,
@@ -28,8 +30,8 @@ from cudaops.program.lexing import (
 from cudaops.program.outline import outline
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.inlined_body import Handed, is_reference, macro_words
-from cudaops.transformations.trees import COLLECTIVES, PURE, calls_in, declarations_in
+from cudaops.transformations.inlined_body import macro_words
+from cudaops.transformations.trees import declarations_in
 
 MOST_LAMBDAS = 16
 _SPACES = ("__device__", "__host__")
@@ -130,7 +132,7 @@ class _Kernel:
     @cached_property
     def _handed(self) -> set[str]:
         """Variables that have another name, or are given to a function by reference."""
-        found = Handed(self._form).others(self._form.kernel.body)
+        found = aliased_variables(self._form.kernel.body, self._form)
         return {s.plain_name(name) for name in found}
 
     @cached_property
@@ -336,7 +338,7 @@ class _Kernel:
         name = self._says(opened - 1) if self._says(opened) == "(" else ""
         function = self._form.function(name)
         if function is not None:
-            return any(map(is_reference, function.parameters))
+            return any(p.is_reference for p in function.parameters)
         return name not in PURE | COLLECTIVES | _NO_CALL and name.isidentifier()
 
     def _is_declared(self, at: int) -> bool:

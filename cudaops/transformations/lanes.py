@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    calls_in,
+    has_volatile,
+    is_pointed_at,
+    names_in,
+    root_of,
+)
 from cudaops.program.analysis.facts import Access
+from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.analysis.polynomials import Polynomial, Symbol
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import FUNCTIONS
@@ -22,16 +30,7 @@ from cudaops.transformations.draft import Draft
 from cudaops.transformations.scanning import scanned
 from cudaops.transformations.splitting import ATOMICS, Accumulator, Loops, Split
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import (
-    BARRIERS,
-    COLLECTIVES,
-    calls_in,
-    declared_in,
-    is_barrier,
-    is_pointed_at,
-    names_in,
-    root_of,
-)
+from cudaops.transformations.trees import declared_in, is_barrier
 
 FULL = "0xffffffff"
 """All lanes of a warp."""
@@ -236,7 +235,7 @@ class Sharing:
         """Statements that the first lane alone goes through."""
         self._meeting: frozenset[str] = frozenset()
         """Arrays that lanes may look at after another lane stored there."""
-        if "volatile" in draft.printer().statements(draft.form.kernel.body):
+        if has_volatile((draft.form.kernel, *draft.form.functions)):
             raise NotUnderstood("volatile memory")
         called = calls_in(tuple(body))
         for function in draft.form.functions:

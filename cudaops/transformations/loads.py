@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any, Protocol
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in, root_of
 from cudaops.transformations.conduct import ATOMICS
-from cudaops.transformations.trees import names_in, root_of
 
 
 class Items(Protocol):

@@ -20,6 +20,15 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    has_jump,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+    synchronises,
+)
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
@@ -28,30 +37,19 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
     by_several,
-    changes_in,
     conditions,
     copy_of,
     counted,
     is_innermost,
-    is_volatile,
-    leaves,
     looks_ahead,
     loop_of,
-    meets_others,
     plainly_declared,
     scoped,
     size_of,
     understood,
 )
 from cudaops.transformations.scalar_replace import surely
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    swapped,
-)
+from cudaops.transformations.trees import changed, declared_in, swapped
 from cudaops.transformations.variables import Variables
 
 _FACTORS = (4, 8)
@@ -140,11 +138,11 @@ def _is_straight(body: Sequence[Any]) -> bool:
 
 def _read(draft: Draft, node: s.For) -> _Plan:
     form = draft.form
-    if is_volatile(draft, form.kernel) or draft.facts.unmodelled or draft.facts.calls:
+    if is_volatile(form.kernel, form) or draft.facts.unmodelled or draft.facts.calls:
         raise NotUnderstood("volatile memory, or what is not known")
     loop = counted(node, form)
     looks_ahead(loop)
-    if not is_innermost(node) or leaves(loop.body) or meets_others(loop.body, form):
+    if not is_innermost(node) or has_jump(loop.body) or synchronises(loop.body, form):
         raise NotUnderstood("a loop that is left early, or in which threads meet")
     if size_of(loop.body, form) > _LARGEST:
         raise NotUnderstood("a body that is too large to gain by it")
@@ -161,7 +159,7 @@ def _loads(draft: Draft, loop: Counted) -> Iterator[_Load]:
         if isinstance(x, s.Declare) and x.value is not None and not variables.is_changed(x.name)
         and not (x.pointer or x.shared or x.extents)
     }  # fmt: skip
-    moved = changes_in(loop.body, draft.form) | declared_in(loop.body)
+    moved = all_written_names(loop.body, draft.form) | declared_in(loop.body)
 
     def meant(node: Any) -> Any:
         def value(x: Any) -> Any:

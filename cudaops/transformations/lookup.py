@@ -22,24 +22,17 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pure, names_in, plain_variables, root_of, targets_in
+from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.library_calls import PURE
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.functions import computing
-from cudaops.transformations.tabulate import FLOATS, is_dear, with_maker, with_tables
+from cudaops.transformations.functions import FLOATING, computing
+from cudaops.transformations.tabulate import is_dear, with_maker, with_tables
 from cudaops.transformations.text import with_parameters
-from cudaops.transformations.trees import (
-    PURE,
-    changed,
-    is_pure,
-    lists_changed,
-    names_in,
-    plain_variables,
-    renamed,
-    root_of,
-    targets_in,
-)
+from cudaops.transformations.trees import changed, lists_changed, renamed
 
 ENTRIES = (1024, 256, 8192)
 """Of a table: 4 KiB of floats stay in L1 beside other data, 32 KiB hold what counts of a block or a
@@ -101,7 +94,7 @@ def _forwarded(draft: Draft) -> Draft:
 
 def _is_held(x: s.Declare, pure: frozenset[str]) -> bool:
     """Whether a variable is declared with a dear function of integers."""
-    plain = not (x.pointer or x.shared or x.extents) and x.type in FLOATS
+    plain = not (x.pointer or x.shared or x.extents) and x.type in FLOATING
     return plain and x.value is not None and bool(_keys(x.value, pure)) and (
         getattr(x.value, "type", "") == x.type and any(is_dear(y) for y in s.below(x.value))
     )  # fmt: skip
@@ -150,7 +143,7 @@ def _entries(draft: Draft) -> Iterator[_Entry]:
     pure = computing(draft)
 
     def below(node: Any, changing: frozenset[str]) -> Iterator[_Entry]:
-        keys = _keys(node, pure) if getattr(node, "type", "") in FLOATS else ()
+        keys = _keys(node, pure) if getattr(node, "type", "") in FLOATING else ()
         if keys and any(is_dear(x) and len(_keys(x, pure)) == len(keys) for x in s.below(node)):
             often = [bool(names_in(key) & changing) for key in keys]
             yield _Entry(node, keys, often == [True, False])
@@ -193,7 +186,7 @@ def _depends(node: Any, pure: frozenset[str], keys: list[s.Expression], *, narro
             parts, narrow = (operand,), True
         case _:
             return False
-    return kind in FLOATS and all(_depends(x, pure, keys, narrow=narrow) for x in parts)
+    return kind in FLOATING and all(_depends(x, pure, keys, narrow=narrow) for x in parts)
 
 
 def _key_types(draft: Draft, value: Any, keys: tuple[Any, ...]) -> tuple[str, ...]:
@@ -250,7 +243,7 @@ def _with_table(draft: Draft, entry: _Entry, entries: int) -> Draft:
 
     header = with_parameters(printer.header, [f"const {kind}* __restrict__ {table}"])
     edited = draft.with_body(changed(kernel.body, look_up), header).adding(text)
-    size = f"{count} * {FLOATS[kind]}"
+    size = f"{count} * {ELEMENT_BYTES[kind]}"
     return with_maker(edited, maker, (), str(count), lent, size)
 
 

@@ -5,35 +5,29 @@ Nothing here looks at values: whatever it says holds for every launch.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from cudaops.program import syntax as s
-from cudaops.program.analysis.facts import Loop
-from cudaops.program.analysis.intervals import INTEGERS
-from cudaops.program.analysis.polynomials import Polynomial, Symbol
-from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.draft import FILE, Draft
-from cudaops.transformations.trees import (
-    PURE,
-    changed,
-    declared_in,
+from cudaops.program.analysis.effects import (
+    all_written_names,
     names_in,
+    reached,
     reads_memory,
     root_of,
-    written_in,
+    writes_memory,
 )
+from cudaops.program.analysis.facts import Loop
+from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.library_calls import PURE
+from cudaops.program.analysis.polynomials import Polynomial, Symbol
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.draft import Draft
+from cudaops.transformations.trees import changed, declared_in
 
 Found = TypeVar("Found")
 
-_OPPOSITE = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
-_CONVERSIONS = re.compile(
-    r"make_\w+|__(half|float|double|int|uint|low|high|bfloat|nv_bfloat)\w*2\w+"
-    r"|__[hfd](add|sub|mul|div|fma|rcp|sqrt|max|min|eq|ne|lt|le|gt|ge)\w*"
-)
-"""Conversions and arithmetic of numbers, of which there are too many to list."""
 _SCALARS = INTEGERS | {"float", "double"}
 _MOST = 2**31 - 1
 """Of an `int`."""
@@ -185,13 +179,13 @@ def _upwards(name: s.Name, by: Any, sign: str) -> tuple[s.Name, Any, str]:
 def _comparison(condition: Any, variable: s.Name) -> tuple[str, Any]:
     match condition:
         case s.Binary(operator, s.Name(text), bound) if (
-            text == variable.text and operator in _OPPOSITE
+            text == variable.text and operator in s.ORDERS
         ):
             return operator, bound
         case s.Binary(operator, bound, s.Name(text)) if (
-            text == variable.text and operator in _OPPOSITE
+            text == variable.text and operator in s.ORDERS
         ):
-            return _OPPOSITE[operator], bound
+            return s.MIRRORED[operator], bound
     raise NotUnderstood("a loop that does not compare its variable with a bound")
 
 
@@ -209,7 +203,7 @@ def _beginning(first: Sequence[Any], variable: s.Name) -> tuple[Any, bool]:
 def _stays(loop: Counted, form: s.KernelForm) -> None:
     """Raises NotUnderstood unless only the step moves the variable, and nothing the bound."""
     fixed = {loop.variable} | names_in(loop.bound) | names_in(loop.step)
-    changes = changes_in(loop.body, form)
+    changes = all_written_names(loop.body, form)
     if fixed & changes:
         raise NotUnderstood(f"a loop whose body changes {', '.join(sorted(fixed & changes))}")
     ends = (loop.bound, loop.step)
@@ -219,93 +213,14 @@ def _stays(loop: Counted, form: s.KernelForm) -> None:
         raise NotUnderstood("a loop whose bound stands in memory, and that writes memory")
 
 
-def changes_in(body: Any, form: s.KernelForm) -> set[str]:
-    """Variables that may be other ones after it, and names that memory is written through. Raises
-    NotUnderstood where that cannot be told."""
-    found = written_in(body)
-    if found is None:
-        raise NotUnderstood("a write to an unknown place")
-    for x in s.below(body):
-        if isinstance(x, s.Opaque) or (isinstance(x, s.Unmodelled) and "lambda" in x.what):
-            raise NotUnderstood(f"{x.what} in a loop")
-        if isinstance(x, s.Call) and x.function not in PURE:
-            given = _referred(x, form)
-            found |= {root for a in given if (root := root_of(a)) is not None}
-    return found
-
-
-def _referred(call: s.Call, form: s.KernelForm) -> Sequence[Any]:
-    """Arguments that a call may change by their names."""
-    function = form.function(call.function)
-    if function is None or len(function.parameters) != len(call.arguments):
-        return call.arguments
-    pairs = zip(function.parameters, call.arguments, strict=True)
-    return [a for p, a in pairs if p.unclear.endswith("is a reference")]
-
-
-def _reached(body: Any, form: s.KernelForm) -> Iterator[Any]:
-    """Everything below it, and in the program's functions that it calls."""
-    waiting, seen = [body], set()
-    while waiting:
-        for x in s.below(waiting.pop()):
-            yield x
-            if isinstance(x, s.Call) and x.function not in seen:
-                seen.add(x.function)
-                if (function := form.function(x.function)) is not None:
-                    waiting.append(function.body)
-
-
-def writes_memory(body: Any, form: s.KernelForm) -> bool:
-    """Whether it may write anything but variables by their names."""
-    for x in _reached(body, form):
-        match x:
-            case s.Call(name) if name not in PURE and (
-                not form.function(name) or _referred(x, form)
-            ):
-                return True
-            case s.Assign(target) | s.Step(target):
-                while isinstance(target, s.Member):
-                    target = target.base
-                if not isinstance(target, s.Name):
-                    return True
-    return False
-
-
-def meets_others(body: Any, form: s.KernelForm) -> bool:
-    """Whether threads meet in it, or may: barriers, shuffles, votes, calls that nobody knows."""
-    for x in _reached(body, form):
-        match x:
-            case s.Opaque():
-                return True
-            case s.Call(name) if not (
-                name in PURE
-                or form.function(name)
-                or name.startswith("atomic")
-                or _CONVERSIONS.fullmatch(name)
-            ):
-                return True
-    return False
-
-
-def leaves(body: Any) -> bool:
-    """Whether a `break`, `continue` or `return` stands in it."""
-    return any(isinstance(x, s.Leave | s.Give) for x in s.below(body))
-
-
 def size_of(body: Any, form: s.KernelForm) -> int:
     """Operations of it, those of the program's functions included, each function once."""
-    return sum(isinstance(x, s.Binary | s.Assign | s.Index | s.Call) for x in _reached(body, form))
+    return sum(isinstance(x, s.Binary | s.Assign | s.Index | s.Call) for x in reached(body, form))
 
 
 def is_innermost(loop: s.For) -> bool:
     """Whether no loop stands in it."""
     return not any(isinstance(x, s.For | s.Do) for x in s.below(loop.body))
-
-
-def is_volatile(draft: Draft, function: s.Function) -> bool:
-    """Whether the text says `volatile` or inline assembly, of which trees tell nothing."""
-    text = draft.text if function.where and function.where.file == FILE else ""
-    return bool(re.search(r"\bvolatile\b|\basm\b|\b__asm__\b", text))
 
 
 # Making copies of a body

@@ -19,19 +19,19 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import changed_variables, has_return, names_in, targets_in
 from cudaops.program.analysis.facts import Access
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.atomic_sites import Site, prove_only_atomic, sites_of
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.predication import has_return, pruned
+from cudaops.transformations.predication import pruned
 from cudaops.transformations.serial_blocks import (
-    modified,
     prove_independent,
     serial,
 )
 from cudaops.transformations.text import with_parameters
-from cudaops.transformations.trees import declared_in, is_barrier, names_in, swapped, targets_in
+from cudaops.transformations.trees import declared_in, is_barrier, swapped
 
 BLOCKS = (528, 264, 1056, 2112, 132)
 """Whole waves of one to sixteen blocks an SM, on devices of about 132 of them."""
@@ -130,7 +130,7 @@ def _sorted(
         keeps |= more
     kept = tuple(x for x in before if id(x) in keeps)
     moved = tuple(x for x in before if id(x) not in keeps)
-    if lost := needed & modified(draft, moved, needed):
+    if lost := needed & changed_variables(moved, draft.form):
         raise NotUnderstood(f"{min(lost)} is changed before shared memory is clear")
     return (*kept, barrier), moved
 
@@ -148,14 +148,15 @@ def _prove_scopes(
 ) -> None:
     """No variable carries anything from one block's work to the next, or out of it."""
     outer = {x.name for x in clear if isinstance(x, s.Declare) and not x.shared}
-    if changed_there := modified(draft, tuple(work), outer):
+    if changed_there := changed_variables(tuple(work), draft.form) & outer:
         raise NotUnderstood(f"{min(changed_there)} goes from one block to the next")
     inner = {x.name for x in work if isinstance(x, s.Declare | s.Refer)}
     if used := inner & names_in(tuple(home)):
         raise NotUnderstood(f"{min(used)} leaves the work")
     parameters = {p.name for p in draft.form.kernel.parameters}
-    if modified(draft, tuple(work), parameters) & names_in(tuple(home)) or modified(
-        draft, (*clear, *home), parameters
+    if (
+        changed_variables(tuple(work), draft.form) & parameters & names_in(tuple(home))
+        or changed_variables((*clear, *home), draft.form) & parameters
     ):
         raise NotUnderstood("a parameter that is changed")
 

@@ -26,7 +26,6 @@ from cudaops.transformations.variables import Variables
 
 AXES = "xyz"
 _WIDE = ("long long", "unsigned long long")
-_NOT = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
 
 
 @dataclass(frozen=True)
@@ -405,8 +404,8 @@ class Neighbourhoods:
             case s.Binary("&&" | "||" as operator, left, right) if (operator == "&&") == truth:
                 yield from self._conjuncts((left, truth), loops, thread)
                 yield from self._conjuncts((right, truth), loops, thread)
-            case s.Binary(operator, left, right) if operator in _NOT:
-                operator = operator if truth else _NOT[operator]
+            case s.Binary(operator, left, right) if operator in s.NEGATED:
+                operator = operator if truth else s.NEGATED[operator]
                 sides = []
                 for side in (left, right):
                     clamps: dict[str, _Clamp] = {}

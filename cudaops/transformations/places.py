@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in, written_names
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, symbol
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.trees import changed, names_in, renamed, written_in
+from cudaops.transformations.trees import changed, renamed
 
 AXES = "xyz"
 
@@ -52,7 +53,7 @@ class Places:
     @classmethod
     def of(cls, draft: Draft, body: Sequence[s.Statement], axis: str) -> Places:
         """As this body spells them."""
-        changing = written_in(tuple(body))
+        changing = written_names(tuple(body), draft.form)
         found = {}
         for node in s.below(tuple(body)) if changing is not None else ():
             if (
@@ -187,7 +188,7 @@ def reach(draft: Draft, axis: str) -> Reach | None:
     scalars = {p.name for p in draft.form.kernel.parameters if not p.is_pointer}
     if any(not isinstance(a, Symbol) or a.name not in scalars for a in found.atoms()):
         return None
-    written = written_in(draft.form.kernel.body)
+    written = written_names(draft.form.kernel.body, draft.form)
     if written is None or any(isinstance(a, Symbol) and a.name in written for a in found.atoms()):
         return None
     limit = found.text(draft.says)

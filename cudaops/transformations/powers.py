@@ -18,10 +18,11 @@ from typing import Any
 
 from cudaops.domain.workload import ScalarArgument
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import may_write
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.functions import FLOATING, owning, reached, rewritten, taking_values
-from cudaops.transformations.trees import changed, may_write
+from cudaops.transformations.functions import FLOATING, owning, reached, rewritten
+from cudaops.transformations.trees import changed
 
 HIGHEST_POWER = {"float": 8, "double": 5}
 """Whose product stays within the rounding that CUDA documents for `powf` and `pow`.
@@ -219,12 +220,11 @@ def _cases(draft: Draft) -> _Cases | None:
     if exponents <= {None} or any(isinstance(x, s.Opaque) for x in s.below(kernel.body)):
         return None
     hidden = {x.name.partition("#")[0] for x in s.below(kernel.body) if isinstance(x, s.Declare)}
-    known = taking_values(draft)
     loops = [x for x in s.below(kernel.body) if isinstance(x, s.For | s.Do)]
     found = []
     for p in kernel.parameters:
         plain = p.type in _ARGUMENTS and not p.is_pointer and p.name in exponents - hidden
-        if not plain or may_write(kernel.body, {p.name}, known):
+        if not plain or may_write(kernel.body, {p.name}, draft.form):
             continue
         cases = _Cases(p.name, p.type, ())
         highest = min(HIGHEST_POWER[x.type] for x in calls if cases.is_call(x))

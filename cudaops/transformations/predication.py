@@ -10,33 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import has_return
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.syntax import NotUnderstood
-
-_OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
-
-
-def has_return(node: Any) -> bool:
-    """Whether a `return` of the kernel stands in it."""
-    return any(isinstance(x, s.Leave) and x.word == "return" for x in s.below(node))
-
-
-def leaves(body: Sequence[Any], within: str = "") -> bool:
-    """Whether a jump leads out of these statements: those of inner loops end there. `within`: words
-    that stay, as `continue` does in a loop's body."""
-    return any(_leads_out(x, within) for x in body)
-
-
-def _leads_out(node: Any, within: str = "") -> bool:
-    """`within`: the words that a loop or switch around it takes."""
-    match node:
-        case s.Leave(word):
-            return word not in within.split()
-        case s.For() | s.Do():
-            within = "break continue"
-        case s.Switch():
-            within += " break"
-    return any(_leads_out(x, within) for x in s.children(node))
 
 
 def pruned(body: Sequence[Any]) -> tuple[Any, ...]:
@@ -131,8 +107,8 @@ def negated(node: s.Expression) -> s.Expression:
         case s.Binary("||" | "&&" as operator, left, right):
             other = "&&" if operator == "||" else "||"
             return s.Binary(other, negated(left), negated(right), type="bool")
-        case s.Binary(operator, left, right) if operator in _OPPOSITE and all(
+        case s.Binary(operator, left, right) if operator in s.NEGATED and all(
             getattr(side, "type", "") in INTEGERS for side in (left, right)
         ):
-            return s.Binary(_OPPOSITE[operator], left, right, type="bool")
+            return s.Binary(s.NEGATED[operator], left, right, type="bool")
     return s.Unary("!", node, type="bool")

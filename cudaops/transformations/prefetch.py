@@ -22,6 +22,17 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    has_jump,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+    root_of,
+    synchronises,
+    writes_memory,
+)
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
@@ -30,31 +41,17 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.interior import folded
 from cudaops.transformations.loops import (
     Counted,
-    changes_in,
     conditions,
     copy_of,
     counted,
-    is_volatile,
-    leaves,
     looks_ahead,
     loop_of,
-    meets_others,
     scoped,
     understood,
-    writes_memory,
 )
 from cudaops.transformations.shared_memory import extent, is_only_indexed, room_for
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    renamed,
-    root_of,
-    swapped,
-)
+from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 
 _MOST_SETTINGS = 4
 _MOST_HELD = 16
@@ -124,10 +121,10 @@ class _Plan:
 
 def _read(draft: Draft, node: s.For) -> _Plan:
     form = draft.form
-    if is_volatile(draft, form.kernel) or draft.facts.unmodelled:
+    if is_volatile(form.kernel, form) or draft.facts.unmodelled:
         raise NotUnderstood("volatile memory or assembly")
     loop = counted(node, form)
-    if not loop.is_own or loop.stride is None or leaves(loop.body):
+    if not loop.is_own or loop.stride is None or has_jump(loop.body):
         raise NotUnderstood("a loop that is left early, or has its variable from before")
     if not is_pure((loop.start, loop.bound)) or reads_memory((loop.start, loop.bound)):
         raise NotUnderstood("a loop whose ends stand in memory")
@@ -179,7 +176,7 @@ def _is_known_ahead(
     memory = Memory(draft)
     own = declared_in(tuple(filling))
     plain = {x.name for x in filling if isinstance(x, s.Declare)}
-    changing = changes_in(loop.body, draft.form)
+    changing = all_written_names(loop.body, draft.form)
     if own != plain or changing & own or not memory.is_followed or draft.facts.calls:
         raise NotUnderstood("variables that change before the barrier")
     values = [h.statement.value.value for h in held]  # type: ignore[union-attr]
@@ -205,7 +202,7 @@ def _refuse_second(draft: Draft, plan: _Plan) -> None:
     arrays = {h.array for h in plan.held}
     shared = {x.name: x for x in s.below(body) if isinstance(x, s.Declare) and x.shared}
     work = _without_last(plan.rest)
-    if writes_memory(work, draft.form) or meets_others(work, draft.form):
+    if writes_memory(work, draft.form) or synchronises(work, draft.form):
         raise NotUnderstood("work on a tile that is more than to read it")
     for name in arrays:
         node = shared[name]

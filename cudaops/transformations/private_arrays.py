@@ -21,6 +21,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import targets_in
 from cudaops.program.analysis.facts import ELEMENT_BYTES, Access
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.kernel import analyse
@@ -39,7 +40,7 @@ from cudaops.transformations.shared_memory import (
     thread_in_block,
 )
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import changed, swapped, targets_in
+from cudaops.transformations.trees import changed, swapped
 
 BANK_BYTES = 4
 _MOST_UNROLLED = 64

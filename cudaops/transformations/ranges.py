@@ -8,30 +8,27 @@ that of the integers: an index that overflows is outside of the author's meaning
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    aliased_variables,
+    owner_of,
+    places_written,
+    plain_variables,
+    targets_in,
+)
 from cudaops.program.analysis.intervals import INTEGERS, Interval, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.functions import taking_values
-from cudaops.transformations.trees import (
-    PURE,
-    bodies_of,
-    changed,
-    plain_variables,
-    root_of,
-    targets_in,
-)
+from cudaops.transformations.trees import bodies_of, changed
 
 Proof = tuple[str, ...]
 """Conditions of plans; None in place of one: not proved."""
 _DEEPEST = 24
 _WHOLE_WORDS = ("int", "unsigned", "long long", "unsigned long long")
-FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "==": "=="}
-"""Comparisons with their sides exchanged."""
-_OPPOSITE = {"<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
 
 class Ranges:
@@ -42,7 +39,6 @@ class Ranges:
         self._kernel = draft.form.kernel
         plain = plain_variables(self._kernel)
         self._parameters = {p.name: p.type for p in self._kernel.parameters if not p.is_pointer}
-        assigned: list[str] = []
         self._declared: dict[str, list[s.Declare]] = {}
         self._counters: dict[str, s.For] = {}
         for x in s.below(self._kernel.body):
@@ -50,17 +46,12 @@ class Ranges:
                 self._declared.setdefault(x.name, []).append(x)
             if isinstance(x, s.For) and (name := _counter(x)):
                 self._counters[name] = x
-        for place in targets_in(self._kernel.body):
-            if isinstance(place, s.Name):
-                assigned.append(place.text)
-        harmless = PURE | taking_values(draft)
-        handed = {
-            root_of(a) for x in s.below(self._kernel.body)
-            if isinstance(x, s.Call) and x.function not in harmless for a in x.arguments
-        }  # fmt: skip
-        self._fixed = {n for n in plain if n not in assigned and n not in handed}
+        body, form = self._kernel.body, draft.form
+        changes = Counter(owner_of(place) for place in places_written(body, form))
+        handed = aliased_variables(body, form)
+        self._fixed = {n for n in plain if not changes[n] and n not in handed}
         """Variables that keep the value they are declared with."""
-        self._stepped = {n for n in plain if assigned.count(n) == 1 and n not in handed}
+        self._stepped = {n for n in plain if changes[n] == 1 and n not in handed}
         self._around: dict[int, tuple[tuple[s.Expression, bool], ...]] = {}
         """Conditions that hold where an expression stands, by its id: (condition, truth)."""
         self._returns: dict[int, int] = {}
@@ -144,12 +135,12 @@ class Ranges:
             return None
         for condition, truth in self.holding(x):
             for part, holds_ in _parts(condition, truth):
-                if not isinstance(part, s.Binary) or part.operator not in _OPPOSITE:
+                if not isinstance(part, s.Binary) or part.operator not in s.ORDERS:
                     return None
                 sides = [self.launched(self._of_first(y)) for y in (part.left, part.right)]
                 if None in sides:
                     return None
-                operator = part.operator if holds_ else _OPPOSITE[part.operator]
+                operator = part.operator if holds_ else s.NEGATED[part.operator]
                 texts.append(f"{sides[0]} {operator} {sides[1]}")
         return tuple(texts)
 
@@ -163,12 +154,12 @@ class Ranges:
         roots = {y for y in s.below(known) if isinstance(y, s.Member)}
         for condition, truth in self.holding(x):
             for part, holds_ in _parts(condition, truth):
-                if not isinstance(part, s.Binary) or part.operator not in _OPPOSITE:
+                if not isinstance(part, s.Binary) or part.operator not in s.ORDERS:
                     return None
                 left, right = self.expanded(part.left), self.expanded(part.right)
-                operator = part.operator if holds_ else _OPPOSITE[part.operator]
+                operator = part.operator if holds_ else s.NEGATED[part.operator]
                 if right == known:
-                    left, right, operator = right, left, FLIPPED[operator]
+                    left, right, operator = right, left, s.MIRRORED[operator]
                 if {y for y in s.below(right) if isinstance(y, s.Member)} & roots:
                     return None
                 if left == known:
@@ -563,12 +554,12 @@ def _says_below(condition: Any, truth: bool, x: s.Expression, n: s.Expression) -
     """Whether a condition means `x < n`."""
     parts = list(_parts(condition, truth)) if condition is not None else []
     for part, holds in parts:
-        if not isinstance(part, s.Binary) or part.operator not in _OPPOSITE:
+        if not isinstance(part, s.Binary) or part.operator not in s.ORDERS:
             continue
-        operator = part.operator if holds else _OPPOSITE[part.operator]
+        operator = part.operator if holds else s.NEGATED[part.operator]
         left, right = part.left, part.right
         if left == n and right == x:
-            left, right, operator = right, left, FLIPPED[operator]
+            left, right, operator = right, left, s.MIRRORED[operator]
         if left == x and right == n and operator == "<":
             return True
     return False

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import has_early_exit
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.loops import Counted, counted
 
@@ -86,7 +87,7 @@ class Paths:
         try:
             loop = counted(node, self._form)
             inside = replace(way, loops=(*way.loops, loop))
-            if not loop.is_own or _is_left(node.body):
+            if not loop.is_own or has_early_exit(node.body, "continue"):
                 inside = inside.when(UNKNOWN)
         except NotUnderstood:
             inside = way.when(UNKNOWN)
@@ -113,51 +114,19 @@ class Paths:
                     yield from self._expression(child, way)
 
 
-def _is_left(body: Any) -> bool:
-    """Whether iterations may be missing: a `break` of this loop, or a `return`."""
-    for node in body if isinstance(body, tuple) else (body,):
-        match node:
-            case s.Leave("break") | s.Leave("return") | s.Give():
-                return True
-            case s.For() | s.Do() | s.Switch():
-                if any(isinstance(x, s.Give) or (isinstance(x, s.Leave) and x.word == "return")
-                       for x in s.below(node)):  # fmt: skip
-                    return True
-            case s.If(_, yes, no):
-                if _is_left(yes) or _is_left(no):
-                    return True
-            case s.Block(inner):
-                if _is_left(inner):
-                    return True
-    return False
-
-
 def _passing(node: Any) -> tuple[Condition, ...]:
     """What must hold for the statement after this one to be reached."""
     if isinstance(node, s.If):
-        if not any(map(_leaves, (*node.yes, *node.no))):
+        if not has_early_exit((*node.yes, *node.no)):
             return ()
-        if node.yes and _ends(node.yes) and not any(map(_leaves, node.no)):
+        if node.yes and _ends(node.yes) and not has_early_exit(node.no):
             return ((node.condition, False),)
-        if node.no and _ends(node.no) and not any(map(_leaves, node.yes)):
+        if node.no and _ends(node.no) and not has_early_exit(node.yes):
             return ((node.condition, True),)
         return (UNKNOWN,)
-    return (UNKNOWN,) if _leaves(node) else ()
+    return (UNKNOWN,) if has_early_exit((node,)) else ()
 
 
 def _ends(body: Sequence[Any]) -> bool:
     """Whether what comes after is never reached this way, and the way there is straight."""
-    return isinstance(body[-1], s.Leave | s.Give) and not any(map(_leaves, body[:-1]))
-
-
-def _leaves(node: Any) -> bool:
-    """Whether a statement may lead elsewhere than to the next one."""
-    if isinstance(node, s.For | s.Do | s.Switch):
-        words = {"return", "continue"} if isinstance(node, s.Switch) else {"return"}
-        inner = (x for x in s.below(node) if isinstance(x, s.Leave | s.Give))
-        return any(isinstance(x, s.Give) or x.word in words for x in inner)
-    if isinstance(node, s.Opaque):
-        return True
-    if isinstance(node, s.If | s.Block):
-        return any(map(_leaves, (x for x in s.children(node) if isinstance(x, s.Statement))))
-    return isinstance(node, s.Leave | s.Give)
+    return isinstance(body[-1], s.Leave | s.Give) and not has_early_exit(body[:-1])

@@ -21,13 +21,14 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in, pure_functions
 from cudaops.program.analysis.polynomials import Polynomial, number, symbol
 from cudaops.program.expressions import parse
 from cudaops.program.plans import GRID_MOST
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.blocks import without_unused
-from cudaops.transformations.conduct import conduct, pure_functions, refuse_exchange
+from cudaops.transformations.conduct import conduct, refuse_exchange
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.flat_index import FLAT, ONE, FlatIndex, Part, closed, over
 from cudaops.transformations.items import Spread
@@ -36,7 +37,7 @@ from cudaops.transformations.predication import without_returns
 from cudaops.transformations.ranges import holds, in_order
 from cudaops.transformations.serial import continued, item_loop
 from cudaops.transformations.text import with_parameters
-from cudaops.transformations.trees import changed, names_in
+from cudaops.transformations.trees import changed
 
 _FACTORS = (4, 2, 8)
 _MOST_SETTINGS = 6
@@ -190,7 +191,7 @@ class _Blocking:
         if spread:
             try:
                 work = Spread(
-                    draft, without_returns(body), item, factor, pure_functions(draft),
+                    draft, without_returns(body), item, factor, pure_functions(draft.form),
                     growing=(self._index,),
                 )  # fmt: skip
                 lines = work.statements()

@@ -21,12 +21,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import targets_in
 from cudaops.program.analysis.facts import Access, KernelFacts
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.trees import changed, targets_in
+from cudaops.transformations.trees import changed
 
 LOADED = frozenset({
     "char", "signed char", "unsigned char", "short", "unsigned short", "int", "unsigned",
@@ -127,15 +128,14 @@ def _with_restrict(draft: Draft) -> Draft:
 def _loads(draft: Draft, memory: Memory) -> Iterator[s.Index]:
     """Reads of global memory in the kernel that nothing in the launch writes."""
     kernel = draft.form.kernel
-    header = draft.printer().header
-    if "volatile" in header:
+    if any(p.is_volatile for p in kernel.parameters):
         return
     kept = {id(x) for x in _places(kernel.body)}
-    told = {*_restricted(draft, memory), *re.findall(r"__restrict(?:__)?\s+(\w+)", header)}
+    told = {*_restricted(draft, memory), *(p.name for p in kernel.parameters if p.is_restrict)}
     pointers = {p.name for p in kernel.parameters if p.is_pointer} - told
     structures = {p.name for p in kernel.parameters if p.pointers}
     for x in s.below(kernel.body):
-        if not isinstance(x, s.Index) or id(x) in kept or x.type not in LOADED:
+        if not isinstance(x, s.Index) or id(x) in kept or x.type not in LOADED or x.is_volatile:
             continue
         name = _array(x.base, pointers, structures)
         if name and memory.is_read_only(name):

@@ -9,6 +9,16 @@ from typing import Any, Literal
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+    root_of,
+    synchronises,
+    targets_in,
+)
 from cudaops.program.analysis.facts import Access, KernelFacts
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.kernel import analyse
@@ -17,25 +27,8 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Aliasing
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.loops import (
-    changes_in,
-    counted,
-    is_volatile,
-    loop_of,
-    meets_others,
-    scalars_of,
-    understood,
-)
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    root_of,
-    swapped,
-    targets_in,
-)
+from cudaops.transformations.loops import counted, loop_of, scalars_of, understood
+from cudaops.transformations.trees import changed, declared_in, swapped
 
 _MOST_SETTINGS = 4
 _HELD = INTEGERS | {"float", "double"}
@@ -104,11 +97,11 @@ class ScalarReplace:
 def _held(draft: Draft, loop: s.For) -> tuple[Held, ...]:
     """What can be held while a loop runs. Raises NotUnderstood."""
     form = draft.form
-    if is_volatile(draft, form.kernel):
+    if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
     inside = (loop.condition, loop.step, loop.body)
     parts = tuple(x for part in inside if part for x in (part if type(part) is tuple else (part,)))
-    if meets_others(parts, form):
+    if synchronises(parts, form):
         raise NotUnderstood("threads that meet in the loop")
     if any(isinstance(x, s.Give) or x == s.Leave("return") for x in s.below(parts)):
         raise NotUnderstood("a loop that returns")
@@ -150,7 +143,7 @@ def _places(parts: Sequence[Any]) -> Iterator[Any]:
 
 def _moved(loop: s.For, parts: Sequence[Any], form: s.KernelForm) -> set[str]:
     """Variables that may be other ones in another iteration. Raises NotUnderstood."""
-    changes = changes_in(parts, form)
+    changes = all_written_names(parts, form)
     through = set()
     for place in targets_in(parts):
         root = root_of(place)
@@ -367,7 +360,7 @@ def _beside(draft: Draft, loop: s.For) -> list[Any]:
                        for y in (t.target,) if isinstance(y, s.Name)}  # fmt: skip
             declares = isinstance(x, s.Declare | s.Refer) and x.name in fixed
             ends = any(isinstance(y, s.Leave | s.Give | s.Opaque) for y in s.below(x))
-            if changes & fixed or declares or ends or meets_others((x,), draft.form):
+            if changes & fixed or declares or ends or synchronises((x,), draft.form):
                 break
             found.append(x)
     return found

@@ -13,12 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.combining import merged, neutral
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.scans import Scan
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import names_in, renamed
+from cudaops.transformations.trees import renamed
 
 
 def scanned(

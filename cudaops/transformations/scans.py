@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pure, names_in, root_of, targets_in, written_names
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import FUNCTIONS, Found, accumulation
-from cudaops.transformations.trees import (
-    declared_in,
-    is_pure,
-    names_in,
-    root_of,
-    targets_in,
-    written_in,
-)
+from cudaops.transformations.trees import declared_in
 
 _KINDS = frozenset({"sum", "product", "min", "max", "and", "or", "xor"})
 
@@ -38,7 +32,9 @@ class Scan:
     """Of kind `splitting.Accumulator`."""
 
 
-def scan_in(loop: s.For, name: str, apart: Callable[[str, str], bool]) -> tuple[Found, Scan]:
+def scan_in(
+    loop: s.For, name: str, apart: Callable[[str, str], bool], form: s.KernelForm
+) -> tuple[Found, Scan]:
     """The scan that a variable is in a loop. Raises NotUnderstood.
 
     `apart`: whether two arrays never share memory.
@@ -58,7 +54,7 @@ def scan_in(loop: s.For, name: str, apart: Callable[[str, str], bool]) -> tuple[
     after = loop.body[at[0] + 1 :]
     if name in names_in(value) or any(isinstance(x, s.Refer) for x in s.below(loop.body)):
         raise NotUnderstood(f"{name}, which one iteration leaves to the next")
-    _may_come_first(value, between, apart)
+    _may_come_first(value, between, apart, form)
     return found, Scan(name, value, tuple(before), tuple(between), tuple(after))
 
 
@@ -78,11 +74,13 @@ def _own_operators(assign: Any, place: Any) -> set[str]:
     return set()
 
 
-def _may_come_first(value: Any, between: Sequence[Any], apart: Callable[[str, str], bool]) -> None:
+def _may_come_first(
+    value: Any, between: Sequence[Any], apart: Callable[[str, str], bool], form: s.KernelForm
+) -> None:
     """Raises NotUnderstood unless what is added is the same before these statements."""
     if not is_pure(value, FUNCTIONS):
         raise NotUnderstood("a scan of what is called for")
-    written = written_in(tuple(between))
+    written = written_names(tuple(between), form)
     if written is None or names_in(value) & (written | declared_in(tuple(between))):
         raise NotUnderstood("a scan of what is worked out from it")
     reads = {root_of(x) for x in s.below(value) if isinstance(x, s.Index)}

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import changed_variables, names_in, written_names
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.serial_blocks import by_reference, modified
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import changed, names_in, renamed, written_in
+from cudaops.transformations.trees import changed, renamed
 
 
 def item_loop(item: str, factor: int, body: Sequence[Any]) -> tuple[Any, ...]:
@@ -41,7 +41,7 @@ def own_parameters(draft: Draft, body: Any) -> Any:
     """With copies of parameters that the kernel changes: each block's work begins with the
     launch's."""
     parameters = draft.form.kernel.parameters
-    changing = modified(draft, body, {p.name for p in parameters})
+    changing = changed_variables(body, draft.form) & {p.name for p in parameters}
     copies = []
     for p in parameters:
         if p.name not in changing:
@@ -61,9 +61,7 @@ def invariant(draft: Draft, body: Sequence[Any], item: str) -> tuple[list[Any], 
     while rest and isinstance(rest[0], s.Declare):
         node = rest[0]
         later = {x.name for x in rest if isinstance(x, s.Declare)}
-        changing = written_in(tuple(rest))
-        if changing is not None:
-            changing |= by_reference(draft, tuple(rest))
+        changing = written_names(tuple(rest), draft.form)
         if (
             changing is None or node.name in changing or node.value is None or node.extents
             or names_in(node.value) & ({item} | later | changing)

@@ -7,13 +7,14 @@ between them, a private copy of something, is paid for once.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import changed_variables, has_volatile
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import pure_functions, refuse_parted_warps
+from cudaops.transformations.conduct import refuse_parted_warps
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.text import Raw, RawExpression
 from cudaops.transformations.trees import changed, renamed
@@ -42,63 +43,18 @@ def prove_independent(draft: Draft) -> None:
         raise NotUnderstood(f"what {(*facts.unmodelled, *facts.calls)[0]} does")
     if any(b.function not in _WAITS for b in facts.barriers):
         raise NotUnderstood("a fence, or a barrier of a kind that may wait for other blocks")
-    if "volatile" in draft.program.main.text:
-        raise NotUnderstood("volatile memory")
     for function in (draft.form.kernel, *draft.form.functions):
+        if has_volatile(function):
+            raise NotUnderstood("volatile memory")
         if any(isinstance(x, s.Opaque) for x in s.below(function.body)):
             raise NotUnderstood("a statement that is not modelled")
-
-
-def modified(draft: Draft, body: Any, names: Collection[str]) -> set[str]:
-    """Those of these variables that a body may change."""
-    found = by_reference(draft, body) & set(names)
-    for x in s.below(body):
-        places: list[s.Expression] = []
-        if isinstance(x, s.Assign | s.Step | s.Refer):
-            places = [x.target]
-        elif isinstance(x, s.Unary) and x.operator == "&":
-            places = [x.operand]
-        elif isinstance(x, s.Unmodelled):
-            places = list(x.parts)
-        for place in places:
-            while isinstance(place, s.Member):
-                place = place.base
-            if isinstance(place, s.Name) and place.text in names:
-                found.add(place.text)
-    return found
-
-
-def by_reference(draft: Draft, body: Any) -> set[str]:
-    """Variables that are handed to a function of the program as references, and objects of
-    methods that may change them."""
-    functions = {f.name: f for f in draft.form.functions}
-    pure = pure_functions(draft)
-    found = set()
-    for x in s.below(body):
-        if not isinstance(x, s.Call) or x.function not in functions:
-            continue
-        is_method = "::" in x.function  # its object comes first
-        places = [
-            place
-            for first in ((0, 1) if is_method else (0,))
-            for p, place in zip(functions[x.function].parameters, x.arguments[first:], strict=False)
-            if p.unclear.endswith("is a reference")
-        ]
-        if is_method and x.function not in pure:
-            places += x.arguments[:1]
-        for place in places:
-            while isinstance(place, s.Member):
-                place = place.base
-            if isinstance(place, s.Name):
-                found.add(place.text)
-    return found
 
 
 def _kept(draft: Draft, body: Any) -> tuple[tuple[Raw, ...], dict[str, s.Name]]:
     """Copies of the parameters that a block changes: the next one begins with the author's."""
     parameters = {p.name: p for p in draft.form.kernel.parameters}
     lines, names = [], {}
-    for name in sorted(modified(draft, body, parameters)):
+    for name in sorted(changed_variables(body, draft.form) & set(parameters)):
         parameter = parameters[name]
         if parameter.size_bytes > 8:
             raise NotUnderstood(f"{name} is changed")

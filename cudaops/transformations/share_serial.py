@@ -9,26 +9,16 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import calls_in, names_in, root_of, targets_in, writes_memory
 from cudaops.program.analysis.facts import varies_in_block
+from cudaops.program.analysis.library_calls import PURE
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import Sharing, Team, choose, limits
-from cudaops.transformations.loops import writes_memory
 from cudaops.transformations.splitting import WORDS, Loops, Split
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import (
-    PURE,
-    calls_in,
-    changed,
-    declared_in,
-    is_barrier,
-    names_in,
-    renamed,
-    root_of,
-    swapped,
-    targets_in,
-)
+from cudaops.transformations.trees import changed, declared_in, is_barrier, renamed, swapped
 
 _LEAST_TRIPS = 8
 """A shorter loop is as quick in one thread."""

@@ -13,15 +13,23 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    has_effects,
+    has_jump,
+    is_volatile,
+    local_variables,
+    names_in,
+    pure_functions,
+    reads_memory,
+)
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import WARP, effects_in, local_variables, pure_functions
+from cudaops.transformations.conduct import WARP
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import FULL, Sharing, Team, choose, limits
-from cudaops.transformations.loops import is_volatile, leaves
 from cudaops.transformations.splitting import Loops, Split
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import declared_in, is_barrier, names_in, reads_memory
+from cudaops.transformations.trees import declared_in, is_barrier
 
 _NARROW = (16, 8)
 """Widths of blocks whose rows are a part of a warp each."""
@@ -111,14 +119,14 @@ def _lanes(draft: Draft) -> int | None:
 
 def _read(draft: Draft) -> _Alike:
     """Raises NotUnderstood where there is no such loop."""
-    if is_volatile(draft, draft.form.kernel):
+    if is_volatile(draft.form.kernel, draft.form):
         raise NotUnderstood("volatile memory or assembly")
     body = draft.form.kernel.body
-    local, pure = set(local_variables(body)), pure_functions(draft)
+    local, pure = set(local_variables(body)), pure_functions(draft.form)
     local |= {p.name for p in draft.form.kernel.parameters if not p.is_pointer}
 
     def is_quiet(x: Any) -> bool:
-        return not effects_in(x, local, pure) and not any(
+        return not has_effects(x, local, pure) and not any(
             isinstance(y, s.Give | s.Refer | s.Opaque | s.Unmodelled)
             or (isinstance(y, s.Leave) and y.word not in ("break", "continue"))
             or (isinstance(y, s.Declare) and (y.shared or y.extents))
@@ -136,7 +144,7 @@ def _read(draft: Draft) -> _Alike:
 
     def wanted(loop: s.For) -> bool:
         most = trips.get(loop.where, 0)
-        return (most is None or most >= _LEAST_TRIPS) and not leaves(loop.body)
+        return (most is None or most >= _LEAST_TRIPS) and not has_jump(loop.body)
 
     for at, x in enumerate(inner):
         alike = is_quiet(x) and _is_alike(x, same)

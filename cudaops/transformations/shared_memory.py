@@ -7,10 +7,11 @@ import re
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.trees import names_in
+from cudaops.transformations.trees import declarations_in
 
 STATIC_BYTES = 48 * 1024
 """Of a block, without opting in. Source: CUDA C++ Programming Guide, technical specifications."""
@@ -111,6 +112,8 @@ def is_only_indexed(draft: Draft, name: str, rank: int) -> bool:
         if isinstance(x, s.Unary) and x.operator == "&" and name in names_in(x.operand):
             return False
     word = re.escape(s.plain_name(name))
-    if re.search(rf"\b(sizeof|decltype|volatile)\b[^;]*\b{word}\b", draft.program.main.text):
+    if re.search(rf"\b(sizeof|decltype)\b[^;]*\b{word}\b", draft.program.main.text):
+        return False
+    if any(x.name == name and x.is_volatile for x in declarations_in(body)):
         return False
     return elements == mentions > 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import names_in, root_of, targets_in
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import accumulation
 from cudaops.transformations.base import Setting
@@ -17,7 +18,7 @@ from cudaops.transformations.lanes import FULL
 from cudaops.transformations.liveness import live_after
 from cudaops.transformations.splitting import WORDS, Accumulator
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import changed, is_barrier, names_in, root_of, targets_in
+from cudaops.transformations.trees import changed, is_barrier
 
 
 @dataclass
@@ -315,7 +316,7 @@ class _Finder:
             x, s.Evaluate
         ) and getattr(x.value, "operator", "") == "-"):  # fmt: skip
             raise NotUnderstood(f"a tree of {declared.type}")
-        if "volatile" in self.draft.printer().statements((declared,)):
+        if declared.is_volatile:
             raise NotUnderstood("volatile memory")
         return Accumulator(s.Name(array), found.kind, declared.type)
 

@@ -18,20 +18,20 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.base import Setting
-from cudaops.transformations.computed_once import Group, Run, Sought, groups, with_values
-from cudaops.transformations.conduct import effects_in
-from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.functions import FLOATING, reached, rewritten, taking_values
-from cudaops.transformations.places import through_casts
-from cudaops.transformations.trees import (
+from cudaops.program.analysis.effects import (
+    has_effects,
     is_pure,
     may_write,
     names_in,
     plain_variables,
     reads_memory,
 )
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
+from cudaops.transformations.computed_once import Group, Run, Sought, groups, with_values
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.functions import FLOATING, reached, rewritten
+from cudaops.transformations.places import through_casts
 
 _SINES = {"sin": "sincos", "sinf": "sincos", "sinpi": "sincospi", "sinpif": "sincospi"}
 _COSINES = {"cos": "sincos", "cosf": "sincos", "cospi": "sincospi", "cospif": "sincospi"}
@@ -55,8 +55,7 @@ class SinCos:
         """One, where there are such pairs."""
         if _own(draft):
             return ()
-        known = taking_values(draft)
-        return ({},) if any(list(_pairs(f, known)) for f in reached(draft)) else ()
+        return ({},) if any(list(_pairs(f, draft.form)) for f in reached(draft)) else ()
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """All of them, in the kernel and in the functions that it calls."""
@@ -99,8 +98,7 @@ def _angle(node: Any) -> tuple[_Angle, bool] | None:
     return _Angle(_SINES[name] if is_sine else _COSINES[name], kind, angle), is_sine
 
 
-def _pairs(function: s.Function, known: frozenset[str]) -> Iterator[tuple[_Angle, Group]]:
-    """`known`: functions that take no references."""
+def _pairs(function: s.Function, form: s.KernelForm) -> Iterator[tuple[_Angle, Group]]:
     found = [a for x in s.below(function.body) if (a := _angle(x))]
     sines = {angle for angle, is_sine in found if is_sine}
     both = dict.fromkeys(a for a, is_sine in found if not is_sine and a in sines)
@@ -108,18 +106,18 @@ def _pairs(function: s.Function, known: frozenset[str]) -> Iterator[tuple[_Angle
     for angle in both:
         names = names_in(angle.angle) - s.BUILTINS
         if names <= plain or reads_memory(angle.angle):
-            for group in groups(_sought(angle, names, plain, known), function.body):
+            for group in groups(_sought(angle, names, plain, form), function.body):
                 yield angle, group
 
 
-def _sought(angle: _Angle, names: set[str], plain: frozenset[str], known: frozenset[str]) -> Sought:
+def _sought(angle: _Angle, names: set[str], plain: frozenset[str], form: s.KernelForm) -> Sought:
     loads = not names <= plain or reads_memory(angle.angle)
 
     def uses(node: Any) -> list[Any]:
         return [x for x in s.below(node) if (a := _angle(x)) and a[0] == angle]
 
     def disturbs(statement: s.Statement) -> bool:
-        return may_write(statement, names, known) or (loads and effects_in(statement, plain))
+        return may_write(statement, names, form) or (loads and has_effects(statement, plain))
 
     def pays(run: Run) -> bool:
         kinds = {a[1] for statement, _ in run for x in _certain(statement)
@@ -154,7 +152,7 @@ def _with_pairs(draft: Draft, function: s.Function) -> tuple[Any, ...] | None:
     placed: dict[int, list[Any]] = {}
     values: dict[int, s.Name] = {}
     taken: set[str] = set()
-    for angle, group in _pairs(function, taking_values(draft)):
+    for angle, group in _pairs(function, draft.form):
         sine, cosine = _named(draft, angle.angle, taken)
         call = f"{angle.function}f" if angle.type == "float" else angle.function
         out = tuple(s.Unary("&", s.Name(x, type=angle.type)) for x in (sine, cosine))

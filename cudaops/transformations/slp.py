@@ -15,21 +15,13 @@ from typing import Any, NamedTuple
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pure, may_write, names_in, pure_functions, root_of
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import pure_functions
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.trees import (
-    bodies_of,
-    changed,
-    is_pure,
-    may_write,
-    names_in,
-    root_of,
-    statements,
-)
+from cudaops.transformations.trees import bodies_of, changed, statements
 from cudaops.transformations.variables import Variables
 from cudaops.transformations.vectors import MOST_BYTES, VECTORS, Alignment, reinterpreted
 
@@ -90,7 +82,7 @@ class _Packed:
         self._allocations = Allocations(draft)
         self._variables = Variables(draft)
         self._alignment = Alignment(draft, self._variables)
-        self._pure = pure_functions(draft)
+        self._pure = pure_functions(draft.form)
         self._kinds = {
             p.name: p.type for p in draft.form.kernel.parameters
             if p.is_pointer and p.type in VECTORS and not self._variables.is_changed(p.name)
@@ -177,7 +169,7 @@ class _Packed:
         for reads in places.values():
             names |= {name for read in reads for name in names_in(read.node.index)}
         for statement in run[min(met) : max(met) + 1]:
-            if may_write(statement, names, self._pure):
+            if may_write(statement, names, self._draft.form):
                 raise NotUnderstood(f"where {array} is read changes meanwhile")
             if isinstance(statement, s.Evaluate) and isinstance(statement.value, s.Assign):
                 target = statement.value.target

@@ -9,12 +9,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import written_names
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.text import Raw
-from cudaops.transformations.trees import changed, written_in
+from cudaops.transformations.trees import changed
 
 EXTENTS = tuple(f"{root}.{axis}" for root in ("blockDim", "gridDim") for axis in "xyz")
 _SUFFIXES = {"unsigned": "u", "long long": "LL", "unsigned long long": "ULL", "float": "f"}
@@ -73,7 +74,7 @@ class Specialise:
 def _constants(draft: Draft, *, floats: bool) -> Iterator[tuple[str, int | float]]:
     """Parameters that are used, never changed, and the same number at every launch."""
     kernel = draft.form.kernel
-    written = written_in(kernel.body)
+    written = written_names(kernel.body, draft.form)
     used = {x.text for x in s.below(kernel.body) if isinstance(x, s.Name)}
     for p in kernel.parameters:
         plain = p.type in INTEGERS or (floats and p.type in ("float", "double"))

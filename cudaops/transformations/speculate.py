@@ -19,20 +19,13 @@ from typing import Any
 from cudaops.domain.hypothesis import Family
 from cudaops.domain.workload import PointerArgument
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pure, may_write, names_in, plain_variables
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.ranges import Ranges
-from cudaops.transformations.trees import (
-    bodies_of,
-    changed,
-    is_pure,
-    may_write,
-    names_in,
-    plain_variables,
-    renamed,
-)
+from cudaops.transformations.trees import bodies_of, changed, renamed
 
 MOST_STATEMENTS = 12
 """Under a condition: more are worth a branch."""
@@ -113,7 +106,7 @@ def _found(draft: Draft) -> Iterator[_Conditional]:
         for load in _reached(x.yes):
             if not isinstance(load.base, s.Name) or load.base.text not in pointers:
                 continue
-            index = _before(load.index, x, ranges, plain)
+            index = _before(load.index, x, ranges, plain, draft.form)
             if index is not None and load.base.text not in names_in(x.condition):
                 loads[load] = index
         if loads and len(loads) <= MOST_LOADS:
@@ -152,11 +145,12 @@ def _always(node: Any) -> Iterator[s.Index]:
 
 
 def _before(
-    index: s.Expression, conditional: s.If, ranges: Ranges, plain: frozenset[str]
+    index: s.Expression, conditional: s.If, ranges: Ranges, plain: frozenset[str],
+    form: s.KernelForm,
 ) -> s.Expression | None:  # fmt: skip
     """The index over what is known before the `if`."""
     for _ in range(_DEEPEST):
-        inside = {n for n in names_in(index) - s.BUILTINS if may_write(conditional.yes, {n})}
+        inside = {n for n in names_in(index) - s.BUILTINS if may_write(conditional.yes, {n}, form)}
         if not inside:
             break
         values = {n: ranges.value_as(n) for n in inside}
@@ -165,7 +159,9 @@ def _before(
         index = renamed(index, values)
     names = names_in(index) - s.BUILTINS
     known = is_pure(index) and not any(isinstance(x, s.Index | s.Choice) for x in s.below(index))
-    return index if known and names <= plain and not may_write(conditional.yes, names) else None
+    return (
+        index if known and names <= plain and not may_write(conditional.yes, names, form) else None
+    )
 
 
 def _has_first(draft: Draft, pointer: str) -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.blocks import (
@@ -25,9 +26,6 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import limits, shared_loop
 from cudaops.transformations.splitting import Accumulator, Loops, Split
 from cudaops.transformations.text import Raw, with_parameters
-
-_BYTES = {"int": 4, "unsigned": 4, "float": 4, "double": 8, "long long": 8,
-          "unsigned long long": 8}  # fmt: skip
 
 
 class SplitWork:
@@ -85,7 +83,7 @@ class SplitWork:
         extents = [draft.says(f"{r}.{a}") for r in ("gridDim", "blockDim") for a in "xyz"]
         count = " * ".join(x for x in extents if x != "1") or "1"
         scratch = tuple(
-            (n, f"{_BYTES[a.type] * parts} * {count}")
+            (n, f"{ELEMENT_BYTES[a.type] * parts} * {count}")
             for a, n in zip(split.accumulators, names, strict=True)
         )
         args = (*launch.args, *names)

@@ -19,25 +19,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from cudaops.program import syntax as s
-from cudaops.program.analysis.facts import Access
-from cudaops.program.analysis.intervals import INTEGERS
-from cudaops.program.analysis.polynomials import Polynomial, Symbol, number
-from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.accumulations import FLIPPED, FUNCTIONS, Found, Kind, accumulations
-from cudaops.transformations.aliasing import Allocations
-from cudaops.transformations.draft import Draft
-from cudaops.transformations.liveness import live_after, live_before
-from cudaops.transformations.scans import Scan, scan_in
-from cudaops.transformations.trees import (
-    BARRIERS,
-    COLLECTIVES,
-    declared_in,
+from cudaops.program.analysis.effects import (
+    has_early_exit,
     is_pointed_at,
     is_pure,
     names_in,
     reads_memory,
     root_of,
 )
+from cudaops.program.analysis.facts import Access
+from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
+from cudaops.program.analysis.polynomials import Polynomial, Symbol, number
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.accumulations import FUNCTIONS, Found, Kind, accumulations
+from cudaops.transformations.aliasing import Allocations
+from cudaops.transformations.draft import Draft
+from cudaops.transformations.liveness import live_after, live_before
+from cudaops.transformations.scans import Scan, scan_in
+from cudaops.transformations.trees import declared_in
 
 WORDS = frozenset({"int", "unsigned", "long long", "unsigned long long", "float", "double"})
 """What a shuffle moves as it is."""
@@ -170,12 +170,10 @@ class Loops:
         return Split(loop, accumulators, inductions, writes, limits, scans, demands)
 
     def _refuse_exits(self, loop: s.For) -> None:
-        for x in _own(loop.body):
-            if isinstance(x, s.Leave) and x.word != "continue":
-                raise NotUnderstood(f"a {x.word} out of the loop")
-        for x in s.below(loop.body):
-            if isinstance(x, s.Give | s.Opaque | s.Unmodelled) or _is_return(x):
-                raise NotUnderstood("what is in the loop")
+        if any(isinstance(x, s.Opaque | s.Unmodelled) for x in s.below(loop.body)):
+            raise NotUnderstood("what is in the loop")
+        if has_early_exit(loop.body, "continue"):
+            raise NotUnderstood("a way out of the loop")
         for what in self.facts.unmodelled:
             if what not in _HARMLESS:
                 raise NotUnderstood(f"a {what}")
@@ -265,9 +263,9 @@ class Loops:
     def _bound(self, loop: s.For, moved: set[str]) -> Any:
         """What the counter is compared with, which no iteration changes."""
         match loop.condition:
-            case s.Binary(operator, left, right) if operator in FLIPPED:
+            case s.Binary(operator, left, right) if operator in s.ORDERS:
                 if names_in(right) & moved and not names_in(left) & moved:
-                    operator, left, right = FLIPPED[operator], right, left
+                    operator, left, right = s.MIRRORED[operator], right, left
             case _:
                 raise NotUnderstood("what ends the loop")
         if (
@@ -346,7 +344,7 @@ class Loops:
         found = []
         for name in sorted(names):
             if not _is_fresh(loop, name):
-                accumulated, scan = scan_in(loop, name, self._allocations.apart)
+                accumulated, scan = scan_in(loop, name, self._allocations.apart, self.form)
                 found.append(replace(scan, accumulator=self._accumulator(accumulated, loop)))
         if len(found) > 1:
             raise NotUnderstood("two scans in one loop")
@@ -476,18 +474,11 @@ def _same(where: s.Range | None, loop: s.For) -> bool:
 
 
 def _own(body: Any) -> Iterator[Any]:
-    """What is below, without what breaks and continues of inner loops mean."""
+    """What is below, without what continues of inner loops mean."""
     for x in body:
         yield x
         if not isinstance(x, s.For | s.Do):
-            inner = [y for y in s.children(x) if isinstance(y, s.Statement)]
-            if isinstance(x, s.Switch):
-                inner = [y for y in inner if not (isinstance(y, s.Leave) and y.word == "break")]
-            yield from _own(inner)
-
-
-def _is_return(x: Any) -> bool:
-    return isinstance(x, s.Leave) and x.word == "return"
+            yield from _own(y for y in s.children(x) if isinstance(y, s.Statement))
 
 
 def _is_continue(x: Any) -> bool:

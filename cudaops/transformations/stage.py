@@ -19,24 +19,25 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.facts import ELEMENT_BYTES
-from cudaops.program.analysis.intervals import INTEGERS
-from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.aliasing import Allocations
-from cudaops.transformations.base import Setting
-from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.predication import has_return, without_returns
-from cudaops.transformations.serial_blocks import modified
-from cudaops.transformations.shared_memory import room_for, threads_of
-from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import (
-    PURE,
-    changed,
+from cudaops.program.analysis.effects import (
+    changed_variables,
+    has_return,
     is_pure,
     names_in,
     reads_memory,
     root_of,
 )
+from cudaops.program.analysis.facts import ELEMENT_BYTES
+from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.analysis.library_calls import PURE
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.aliasing import Allocations
+from cudaops.transformations.base import Setting
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.predication import without_returns
+from cudaops.transformations.shared_memory import room_for, threads_of
+from cudaops.transformations.text import Raw, RawExpression
+from cudaops.transformations.trees import changed
 from cudaops.transformations.uniformity import Uniformity
 
 TILES = (256, 128)
@@ -169,7 +170,7 @@ def _range(draft: Draft, loop: s.For) -> tuple[s.Declare, s.Expression]:
     names = names_in(end) | {j}
     if not (uniformity.same(variable.value) and uniformity.same(end)):
         raise NotUnderstood("a loop whose range differs among threads")
-    if variable.type not in INTEGERS or modified(draft, loop.body, names):
+    if variable.type not in INTEGERS or changed_variables(loop.body, draft.form) & names:
         raise NotUnderstood("a loop whose range changes in it")
     if any(isinstance(x, s.Leave) and x.word != "continue" for x in s.below(loop.body)):
         raise NotUnderstood("a loop that threads leave early")
@@ -185,7 +186,7 @@ def _read_only(draft: Draft) -> frozenset[str]:
         raise NotUnderstood("a pointer that is not followed")
     written = {a.array for a in facts.accesses if a.kind != "read"}
     found = {p.name for p in facts.parameters if p.is_pointer} - written
-    found -= modified(draft, draft.form.kernel.body, found)
+    found -= changed_variables(draft.form.kernel.body, draft.form)
     allocations = Allocations(draft)
     globally = {a.array for a in facts.accesses if a.kind != "read" and a.space == "global"}
     return frozenset(
@@ -203,9 +204,7 @@ class _Finder:
         self._uniformity = Uniformity(draft.facts)
         self._derived: dict[str, s.Declare] = {}
         self._variable = variable
-        self._changed = modified(draft, loop.body, {
-            *names_in(loop.body), *(x.name for x in loop.body if isinstance(x, s.Declare)),
-        })  # fmt: skip
+        self._changed = changed_variables(loop.body, draft.form)
 
     def values(self) -> Iterator[Any]:
         """What to stage, each once; variables of the body that are made of it are noted."""

@@ -23,27 +23,26 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.intervals import INTEGERS, of_type
-from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.base import Setting
-from cudaops.transformations.bit_counts import with_bit_counts
-from cudaops.transformations.computed_once import Group, Run, Sought, groups, with_values
-from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.functions import FLOATING, reached, rewritten, taking_values
-from cudaops.transformations.loops import counted, literal
-from cudaops.transformations.places import through_casts
-from cudaops.transformations.powers import has_power, with_cases, with_powers
-from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, launch_text
-from cudaops.transformations.toggles import with_toggles
-from cudaops.transformations.trees import (
-    bodies_of,
-    changed,
+from cudaops.program.analysis.effects import (
     is_pure,
     may_write,
     names_in,
     plain_variables,
     reads_memory,
 )
+from cudaops.program.analysis.intervals import INTEGERS, of_type
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
+from cudaops.transformations.bit_counts import with_bit_counts
+from cudaops.transformations.computed_once import Group, Run, Sought, groups, with_values
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.functions import FLOATING, reached, rewritten
+from cudaops.transformations.loops import counted, literal
+from cudaops.transformations.places import through_casts
+from cudaops.transformations.powers import has_power, with_cases, with_powers
+from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, launch_text
+from cudaops.transformations.toggles import with_toggles
+from cudaops.transformations.trees import bodies_of, changed
 
 _ROOTS = {"sqrtf": "float", "sqrt": "double"}
 _WIDEST = 10**18
@@ -62,11 +61,10 @@ class StrengthReduce:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """With the reciprocals first, where there are any: they bring more."""
-        known = taking_values(draft)
         exact = has_power(draft) or any(_has_wrap(f, draft.form) for f in reached(draft))
         exact = exact or bool(_never_negative(draft)) or _with_toggles(draft) is not draft
         exact = exact or any(with_bit_counts(f, draft.form) is not None for f in reached(draft))
-        divides = any(_shared_divisions(f, known) for f in reached(draft))
+        divides = any(_shared_divisions(f, draft.form) for f in reached(draft))
         found: tuple[Setting, ...] = ({"what": "reciprocals"},) if divides else ()
         return (*found, {"what": "exact"}) if exact else found
 
@@ -347,35 +345,32 @@ def _root(node: Any) -> s.Call | None:
     return None
 
 
-def _shared_divisions(function: s.Function, known: frozenset[str]) -> bool:
+def _shared_divisions(function: s.Function, form: s.KernelForm) -> bool:
     return (
         any(_root(x) for x in s.below(function.body))
         or any((d := _division(x)) and _number(d.by) for x in s.below(function.body))
-        or bool(_groups(function, known))
+        or bool(_groups(function, form))
     )
 
 
-def _groups(function: s.Function, known: frozenset[str]) -> list[tuple[_Division, Group]]:
-    """Divisions by one denominator, all between two writes of what it is computed from.
-
-    `known`: functions that take no references.
-    """
+def _groups(function: s.Function, form: s.KernelForm) -> list[tuple[_Division, Group]]:
+    """Divisions by one denominator, all between two writes of what it is computed from."""
     locals_ = plain_variables(function)
     found: list[tuple[_Division, Group]] = []
     divisions = [d for x in s.below(function.body) if (d := _division(x)) and _root(x) is None]
     for division in dict.fromkeys(divisions):
         names = names_in(division.by) - s.BUILTINS
         if names and names <= locals_:
-            sought = _sought(division, names, known)
+            sought = _sought(division, names, form)
             found += ((division, group) for group in groups(sought, function.body))
     return found
 
 
-def _sought(division: _Division, names: set[str], known: frozenset[str]) -> Sought:
+def _sought(division: _Division, names: set[str], form: s.KernelForm) -> Sought:
     def uses(node: Any) -> list[Any]:
         return [x for x in s.below(node) if _division(x) == division and _root(x) is None]
 
-    return Sought(uses, lambda statement: may_write(statement, names, known), _is_shared)
+    return Sought(uses, lambda statement: may_write(statement, names, form), _is_shared)
 
 
 def _is_shared(run: Run) -> bool:
@@ -399,7 +394,7 @@ def _with_reciprocals(draft: Draft) -> Draft:
         taken: set[str] = set()
         placed: dict[int, list[Any]] = {}
         inverse: dict[int, Any] = {}
-        for division, group in _groups(function, taking_values(draft)):
+        for division, group in _groups(function, draft.form):
             name = _named(draft, division.by, taken)
             value = s.Binary("/", _one(division.type), division.by)
             declared = s.Declare(f"const {division.type}", name, value=value)
@@ -446,7 +441,7 @@ def _product(node: Any, done: Any, inverse: Any) -> Any:
 def _reciprocal_guards(draft: Draft) -> list[str]:
     """That denominators which the launch gives have a reciprocal of full precision."""
     guards = []
-    for division, _ in _groups(draft.form.kernel, taking_values(draft)):
+    for division, _ in _groups(draft.form.kernel, draft.form):
         text = launch_text(draft, division.by)
         if text is None or _type_of(division.by) not in FLOATING:
             continue

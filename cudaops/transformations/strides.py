@@ -19,26 +19,25 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    changed_variables,
+    has_early_exit,
+    has_effects,
+    local_variables,
+    names_in,
+    pure_functions,
+    root_of,
+)
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import Symbol, number, symbol
 from cudaops.program.plans import BLOCK_MOST, GRID_MOST, MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import (
-    conduct,
-    effects_in,
-    functions_say,
-    local_variables,
-    pure_functions,
-    refuse_exchange,
-)
+from cudaops.transformations.conduct import conduct, functions_say, refuse_exchange
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.geometry import bounded_header
 from cudaops.transformations.places import AXES, builtin, builtins_in
-from cudaops.transformations.predication import leaves
 from cudaops.transformations.ranges import holds, launch_text
-from cudaops.transformations.serial_blocks import modified
-from cudaops.transformations.trees import names_in, root_of
 from cudaops.transformations.variables import Variables
 
 _THREADS = (128, 256, 64, 512, 1024, 32)
@@ -323,7 +322,9 @@ class _Axes:
         """Whether an iteration leaves the others nothing in variables, and all of them happen."""
         inside = {x.name for x in s.below(loop.body) if isinstance(x, s.Declare | s.Refer)}
         outside = (names_in(loop.body) | names_in(limit) | {name}) - inside
-        if modified(self.draft, loop.body, outside) or leaves(loop.body, "continue"):
+        if changed_variables(loop.body, self.draft.form) & outside or has_early_exit(
+            loop.body, "continue"
+        ):
             return False
         own = set(local_variables(self.body)) - inside
         for x in s.below(loop.body):
@@ -336,10 +337,10 @@ class _Axes:
     def _counts_once(self, within: Sequence[s.For | s.If]) -> bool:
         """Whether all that counts happens within these, or is a store that each thread along the
         axis does alike and none reads."""
-        local, pure = set(local_variables(self.body)), pure_functions(self.draft)
+        local, pure = set(local_variables(self.body)), pure_functions(self.draft.form)
 
         def counts(node: Any) -> bool:
-            if any(node is x for x in within) or not effects_in(node, local, pure):
+            if any(node is x for x in within) or not has_effects(node, local, pure):
                 return False
             if isinstance(node, s.Evaluate):
                 return not self._is_plain_store(node.value, local)
@@ -352,7 +353,7 @@ class _Axes:
     def _is_plain_store(self, node: Any, local: set[str]) -> bool:
         if not isinstance(node, s.Assign) or node.operator or not isinstance(node.target, s.Index):
             return False
-        if effects_in((node.target.base, node.target.index, node.value), local, ()):
+        if has_effects((node.target.base, node.target.index, node.value), local, ()):
             return False
         return root_of(node.target) not in self._read
 
@@ -365,7 +366,7 @@ class _Axes:
             x.name for x in s.below(one.loop.body)
             if isinstance(x, s.Declare) and x.extents and not x.pointer
         }  # fmt: skip
-        pure = pure_functions(self.draft)
+        pure = pure_functions(self.draft.form)
         functions = {f.name for f in self.draft.form.functions} - pure
         for x in s.below(one.loop.body):
             if isinstance(x, s.Call) and x.function in functions:

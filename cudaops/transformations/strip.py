@@ -19,6 +19,15 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    has_jump,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+    synchronises,
+)
 from cudaops.program.analysis.polynomials import Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations, Memory
@@ -26,27 +35,15 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
-    changes_in,
     conditions,
     counted,
     dearest,
     is_innermost,
-    is_volatile,
-    leaves,
     loop_of,
-    meets_others,
 )
 from cudaops.transformations.scalar_replace import surely
 from cudaops.transformations.splitting import WORDS
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    renamed,
-    swapped,
-)
+from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 from cudaops.transformations.variables import Variables
 
 FACTORS = (4, 2)
@@ -114,17 +111,17 @@ def _can(draft: Draft, node: s.For) -> bool:
 
 def _read(draft: Draft, node: s.For) -> _Strip:
     form = draft.form
-    if is_volatile(draft, form.kernel) or draft.facts.unmodelled or draft.facts.calls:
+    if is_volatile(form.kernel, form) or draft.facts.unmodelled or draft.facts.calls:
         raise NotUnderstood("volatile memory, or what is not known")
     loop = counted(node, form)
     if not loop.is_own or loop.stride != 1 or loop.operator != "<" or loop.node.body != loop.body:
         raise NotUnderstood("a loop that does not count up by one")
-    if not is_innermost(node) or leaves(loop.body) or meets_others(loop.body, form):
+    if not is_innermost(node) or has_jump(loop.body) or synchronises(loop.body, form):
         raise NotUnderstood("a loop that is left early, or in which threads meet")
     memory, variables = Memory(draft), Variables(draft)
     pointers = {p.name for p in form.kernel.parameters if p.is_pointer and p.type in WORDS}
     pointers = {n for n in pointers if not variables.is_changed(n)}
-    moved = (changes_in(loop.body, form) | declared_in(loop.body)) - {loop.variable}
+    moved = (all_written_names(loop.body, form) | declared_in(loop.body)) - {loop.variable}
 
     def is_next(place: Any) -> bool:
         """Whether each iteration's element is the neighbour of the one before."""

@@ -20,29 +20,28 @@ from typing import Any, TypeVar
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.intervals import INTEGERS
-from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.aliasing import Memory
-from cudaops.transformations.base import Setting
-from cudaops.transformations.draft import Draft, Launch, Step
-from cudaops.transformations.ranges import Proof, Ranges, holds
-from cudaops.transformations.text import Raw, with_parameters
-from cudaops.transformations.trees import (
-    bodies_of,
-    changed,
+from cudaops.program.analysis.effects import (
     is_pure,
     may_write,
     names_in,
     plain_variables,
     reads_memory,
 )
+from cudaops.program.analysis.facts import ELEMENT_BYTES
+from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.aliasing import Memory
+from cudaops.transformations.base import Setting
+from cudaops.transformations.draft import Draft, Launch, Step
+from cudaops.transformations.functions import FLOATING
+from cudaops.transformations.ranges import Proof, Ranges, holds
+from cudaops.transformations.text import Raw, with_parameters
+from cudaops.transformations.trees import bodies_of, changed
 
 Entry = TypeVar("Entry")
 
 THREADS = 128
 MOST_ENTRIES = 1 << 20
-FLOATS = {"float": 4, "double": 8}
-"""Bytes of what a table may hold."""
 _MOST_TABLES = 4
 _CHEAP = frozenset({
     "abs", "fabs", "fabsf", "min", "max", "fmin", "fminf", "fmax", "fmaxf", "fma", "fmaf", "__ldg",
@@ -148,7 +147,7 @@ def _turns(draft: Draft, ranges: Ranges, loop: s.For) -> _Turns | None:
     names = {variable, before} - {""}
     if start is None or not names <= plain or kind not in INTEGERS:
         return None
-    if any(may_write(x, names) for x in loop.body):
+    if any(may_write(x, names, draft.form) for x in loop.body):
         return None
     texts = [ranges.launched(x) for x in (bound, start)]
     if None in texts:
@@ -191,7 +190,7 @@ def _began(draft: Draft, loop: s.For, variable: str) -> s.Expression | None:
     others = [
         x for x in s.below(body)
         if isinstance(x, s.Assign | s.Step) and id(x) not in inside
-        and may_write(x, {variable})
+        and may_write(x, {variable}, draft.form)
     ]  # fmt: skip
     if len(declared) != 1 or others:
         return None
@@ -245,7 +244,7 @@ class _Search:
 
     def _fits(self, node: Any) -> bool:
         kind = getattr(node, "type", "")
-        if not isinstance(node, s.Binary | s.Call | s.Unary | s.Cast) or kind not in FLOATS:
+        if not isinstance(node, s.Binary | s.Call | s.Unary | s.Cast) or kind not in FLOATING:
             return False
         return is_pure(node)
 
@@ -306,7 +305,7 @@ def is_dear(node: Any) -> bool:
     """Whether an operation costs more than a load."""
     match node:
         case s.Binary("/", _, by, type=kind):
-            return kind in FLOATS and not isinstance(by, s.Number)
+            return kind in FLOATING and not isinstance(by, s.Number)
         case s.Call(name):
             return name not in _CHEAP
     return False
@@ -335,7 +334,7 @@ def _with_table(draft: Draft, entry: _Entry) -> Draft:
     body = changed(kernel.body, lambda x: value if _is(x, entry.value) else x)
     header = with_parameters(printer.header, [f"const {kind}* __restrict__ {table}"])
     edited = draft.with_body(body, header).adding(text)
-    size = f"{least} * {FLOATS[kind]}"
+    size = f"{least} * {ELEMENT_BYTES[kind]}"
     arguments = arguments_of(draft, used)
     edited = with_maker(edited, maker, arguments, least, lent, size)
     return edited.requiring(*entry.proof, *limit)

@@ -222,6 +222,8 @@ class FunctionText:
             case s.Declare():
                 return self.declaration(node) + ";"
             case s.Refer(kind, name, target):
+                if node.is_volatile:
+                    raise NotUnderstood("a volatile variable to be printed")
                 return f"{kind}& {s.plain_name(name)} = {self.expression(target)};"
             case s.Evaluate(value):
                 return self.expression(value) + ";"
@@ -335,6 +337,8 @@ class FunctionText:
             case s.Call():
                 return self._call(node), own
             case s.Cast(kind, operand):
+                if node.is_volatile:
+                    raise NotUnderstood("a conversion to what is volatile, to be printed")
                 return f"({kind}){self.expression(operand, _UNARY)}", own
             case s.Unary(operator, operand):
                 text = self.expression(operand, _UNARY)
@@ -395,6 +399,8 @@ def _closes_last(text: str, opened: int) -> bool:
 
 
 def _type_text(node: s.Declare) -> str:
+    if node.is_volatile:
+        raise NotUnderstood("a volatile variable to be printed")
     storage = ("extern " if node.unsized else "") + ("__shared__ " if node.shared else "")
     return f"{storage}{node.type}{'*' if node.pointer else ''} "
 

@@ -11,8 +11,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import is_pure, names_in, root_of
 from cudaops.program.analysis.intervals import INTEGERS
-from cudaops.transformations.trees import PURE, changed, is_pure, names_in, root_of
+from cudaops.program.analysis.library_calls import PURE
+from cudaops.transformations.trees import changed
 
 _TRUTHS = frozenset({"<", ">", "<=", ">=", "==", "!=", "&&", "||"})
 

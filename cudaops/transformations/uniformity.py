@@ -7,7 +7,7 @@ from typing import Any
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.facts import Depends, KernelFacts, varies_in_block
-from cudaops.transformations.trees import PURE
+from cudaops.program.analysis.library_calls import PURE
 
 
 class Uniformity:

@@ -6,12 +6,12 @@ import re
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import calls_in
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.bit_loops import computes_constants, most_turns, unrolled_by_bits
 from cudaops.transformations.draft import FILE, Draft, Step
 from cudaops.transformations.loops import Placed, dearest, loop_of, size_of
-from cudaops.transformations.trees import calls_in
 
 _LOOPS = 3
 _MOST_SETTINGS = 6

@@ -6,6 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    changed_variables,
+    names_in,
+    reads_memory,
+    written_names,
+)
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import (
     Polynomial,
@@ -16,16 +22,7 @@ from cudaops.program.analysis.polynomials import (
     symbol,
 )
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.serial_blocks import by_reference
-from cudaops.transformations.trees import (
-    bodies_of,
-    changed,
-    names_in,
-    reads_memory,
-    root_of,
-    statements,
-    written_in,
-)
+from cudaops.transformations.trees import bodies_of, changed, statements
 
 _DEPTH = 24
 
@@ -37,19 +34,13 @@ class Variables:
         """`body`: what stands in the place of the kernel's."""
         body = tuple(draft.form.kernel.body if body is None else body)
         self._declares: dict[str, s.Declare] = {}
-        self._changed: set[str] = {*by_reference(draft, body), *_outdated(body)}
+        self._changed: set[str] = {
+            *changed_variables(body, draft.form), *_outdated(body, draft.form)
+        }  # fmt: skip
         for node in s.below(body):
-            match node:
-                case s.Declare():
-                    again = node.name in self._declares
-                    self._changed.update({node.name} if again else ())
-                    self._declares[node.name] = node
-                case s.Assign(target) | s.Step(target) | s.Refer(_, _, target):
-                    if not isinstance(target, s.Index) and (root := root_of(target)):
-                        self._changed.add(root)
-                case s.Unary("&", operand):
-                    if not isinstance(operand, s.Index) and (root := root_of(operand)):
-                        self._changed.add(root)
+            if isinstance(node, s.Declare):
+                self._changed.update({node.name} & self._declares.keys())
+                self._declares[node.name] = node
 
     def declared(self, name: str) -> s.Declare | None:
         """Its declaration; None for a parameter."""
@@ -126,7 +117,7 @@ class Variables:
         return None
 
 
-def _outdated(body: Sequence[s.Statement]) -> Iterator[str]:
+def _outdated(body: Sequence[s.Statement], form: s.KernelForm) -> Iterator[str]:
     """Variables that are used where one that they were computed from has changed: `j` of
     `int j = i; i += 4; a[j]`."""
     for block in (tuple(body), *(b for x in statements(body) for b in bodies_of(x))):
@@ -135,7 +126,7 @@ def _outdated(body: Sequence[s.Statement]) -> Iterator[str]:
                 continue
             sources = names_in(declared.value)
             for at, later in enumerate(block[nth + 1 :], nth + 1):
-                written = written_in(later)
+                written = written_names(later, form)
                 if written is None or not written.isdisjoint(sources):
                     if declared.name in names_in(block[at:]):
                         yield declared.name

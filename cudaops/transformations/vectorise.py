@@ -16,14 +16,13 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import changed_variables, is_pure, names_in, pure_functions
 from cudaops.program.analysis.polynomials import Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import pure_functions
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.serial_blocks import modified
-from cudaops.transformations.trees import is_pure, names_in, swapped
+from cudaops.transformations.trees import swapped
 from cudaops.transformations.variables import Variables
 from cudaops.transformations.vectors import MOST_BYTES, VECTORS, Alignment, reinterpreted
 
@@ -112,7 +111,7 @@ class _Told:
         self._alignment = Alignment(draft, self._variables)
         self._arrays = {p.name: p for p in draft.form.kernel.parameters if p.is_pointer}
         self._taken: set[str] = set()
-        self._pure = pure_functions(draft)
+        self._pure = pure_functions(draft.form)
         self.requires: list[str] = []
         self.arrays: list[str] = []
         self.why = ""
@@ -235,7 +234,7 @@ class _Told:
             raise NotUnderstood(f"{array}'s elements are not seen to be adjacent")
         inside = {x.name for x in s.below(loop.node.body) if isinstance(x, s.Declare)}
         used = {a.name for a in position.atoms() if isinstance(a, Symbol)}
-        if used & inside or modified(self._draft, loop.node.body, used):
+        if used & inside or changed_variables(loop.node.body, self._draft.form) & used:
             raise NotUnderstood(f"{array}'s elements depend on what the loop computes")
         self.requires += self._alignment.of(parts[1], width)
         first = self._variables.inlined(index, {loop.item: s.Number("0", type="int")})

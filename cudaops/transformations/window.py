@@ -9,6 +9,16 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.analysis.effects import (
+    all_written_names,
+    has_jump,
+    is_pure,
+    is_volatile,
+    names_in,
+    reads_memory,
+    root_of,
+    synchronises,
+)
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import number
@@ -17,28 +27,9 @@ from cudaops.transformations.aliasing import Aliasing
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.interior import folded
-from cudaops.transformations.loops import (
-    Counted,
-    changes_in,
-    counted,
-    is_volatile,
-    leaves,
-    loop_of,
-    meets_others,
-    scalars_of,
-    understood,
-)
+from cudaops.transformations.loops import Counted, counted, loop_of, scalars_of, understood
 from cudaops.transformations.scalar_replace import marked, own_access, surely
-from cudaops.transformations.trees import (
-    changed,
-    declared_in,
-    is_pure,
-    names_in,
-    reads_memory,
-    renamed,
-    root_of,
-    swapped,
-)
+from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 
 _MOST_SETTINGS = 3
 _LONGEST = 9
@@ -95,14 +86,14 @@ class RegisterWindow:
 
 def _read(draft: Draft, node: s.For) -> tuple[Counted, tuple[Window, ...]]:
     form = draft.form
-    if is_volatile(draft, form.kernel):
+    if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
     loop = counted(node, form)
     if not loop.is_own or loop.stride is None or not is_pure((loop.start, loop.bound)):
         raise NotUnderstood("a loop that does not begin with its own variable")
-    if leaves(loop.body) or meets_others(loop.body, form):
+    if has_jump(loop.body) or synchronises(loop.body, form):
         raise NotUnderstood("iterations that are left early, or threads that meet")
-    moved = changes_in(loop.body, form) | declared_in(loop.body)
+    moved = all_written_names(loop.body, form) | declared_in(loop.body)
     known = _known(loop, moved)
     fixed = (set(scalars_of(form.kernel)) - moved) | s.BUILTINS | {loop.variable}
     places, plain = [], []

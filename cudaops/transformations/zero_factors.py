@@ -20,12 +20,7 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
-from cudaops.program.analysis.intervals import INTEGERS
-from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.base import Setting
-from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.trees import (
-    changed,
+from cudaops.program.analysis.effects import (
     is_pure,
     names_in,
     plain_variables,
@@ -33,6 +28,11 @@ from cudaops.transformations.trees import (
     root_of,
     targets_in,
 )
+from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.trees import changed
 
 _ANY_VALUE = frozenset({"+", "-", "*", "&", "|", "^"})
 """What may stand between a value and its product: it works with zero as with any other."""

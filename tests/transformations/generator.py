@@ -39,7 +39,7 @@ class Generator:
             self._elementwise, self._rows, self._stencil, self._block_sum, self._histogram,
             self._counters, self._matrix, self._table, self._block_rows,
             self._channels, self._neighbours, self._tiles, self._prefixes, self.functions,
-            self.alike, self.taken_apart, self.passes,
+            self.alike, self.taken_apart, self.passes, self.qualified,
         )  # fmt: skip
         return self._draw.choice(kinds)()
 
@@ -496,5 +496,43 @@ class Generator:
             "y": self._values(n, kind), "n": n, "m": m,
         }  # fmt: skip
         signature = "const TYPE* a, const TYPE* w, TYPE* y, int n, int m"
+        place = self._place("n").replace("BODY", body)
+        return self._made(kind, signature, place, arguments, n, extra=extra)
+
+    def qualified(self) -> Drawn:
+        """References and `volatile` behind aliases, macros and templates; the words of both, and
+        `&`, in comments."""
+        kind, n, m = self._kind(), self._draw.choice([3, 40, 65]), self._draw.choice([1, 7, 32])
+        head, reference = self._draw.choice([
+            ("using Ref = int&;", "Ref"), ("typedef int& Ref;", "Ref"),
+            ("#define REF(T) T &", "REF(int)"), ("", "int /* a & b */"), ("", "int&"),
+            ("template <typename T> struct Of { using Ref = T&; };", "Of<int>::Ref"),
+            ("typedef int whole; // &", "whole"), ("#define HANDED &", "int HANDED"),
+        ])  # fmt: skip
+        own, quiet = self._draw.choice([
+            ("typedef volatile TYPE Seen;", "Seen"), ("#define SEEN volatile", "SEEN TYPE"),
+            ("using Seen = TYPE;  // not volatile", "Seen"), ("", "volatile TYPE"), ("", "TYPE"),
+        ])  # fmt: skip
+        moved = self._draw.choice(["x += 2;", "x = (x + 3) % 5;", "if (x > 2) x -= 2;", "++x;"])
+        result = self._draw.choice(["x", "x * 0 + 1"])
+        call = self._draw.choice(["bump(j);", "s += bump(j);", "if (bump(j) > 1) s += 1;"])
+        loop = self._draw.choice([
+            f"for (int k = 0; k < m; ++k) {{ s += a[(j + k) % m]; {call} }}",
+            f"{call} for (int k = 0; k < m; ++k) s += a[i * m + (k + j) % m];",
+            f"for (int k = 0; k < m; ++k) {{ {call} y[i] = y[i] + a[j % m]; s = y[i]; }}",
+            f"{call} s += a[(j + 1) % m]; for (int k = 0; k < m; k++) y[i] = y[i] + a[k];",
+        ])  # fmt: skip
+        body = (
+            f"int j = (int)i % m;  // neither volatile nor &\n    TYPE s = 0;\n    {loop}\n"
+            "    y[i] = y[i] + s + a[j % m];"
+        )
+        extra = (
+            f"{head}\n{own}\n"
+            f"__device__ int bump({reference} x)\n{{\n    {moved}\n    return {result};\n}}\n"
+        )
+        arguments: Values = {
+            "a": self._values(n * m, kind), "y": self._values(n, kind), "n": n, "m": m,
+        }  # fmt: skip
+        signature = f"const TYPE* a, {quiet}* y, int n, int m"
         place = self._place("n").replace("BODY", body)
         return self._made(kind, signature, place, arguments, n, extra=extra)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from cudaops.program.analysis.effects import calls_in, has_return
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.coarsen import Coarsen
-from cudaops.transformations.predication import has_return, without_returns
-from cudaops.transformations.trees import calls_in
+from cudaops.transformations.predication import without_returns
 from tests.transformations.bench import Case
 
 KERNEL = """

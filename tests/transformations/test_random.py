@@ -78,3 +78,12 @@ def test_functions_in_the_kernel(seed: int, case: Callable[..., Case]) -> None:
     draft = Inline().apply(made.draft, {})
     made.same(draft)
     made.same(transformed(draft, random.Random(f"steps {seed}")), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("seed", mostly_deep(range(FUNCTIONS), QUICK // 3))
+def test_types_by_other_names(seed: int, case: Callable[..., Case]) -> None:
+    drawn = Generator(seed).qualified()
+    made = case(drawn.source, drawn.arguments, grid=drawn.grid, block=drawn.block, callee="k")
+    draft = transformed(made.draft, random.Random(f"steps {seed}"))
+    if draft.steps:
+        made.same(draft, tolerance=1e-5)

@@ -538,7 +538,7 @@ class Expressions(Environment, ABC):
         if len(arguments) == len(function.parameters) + 1:  # a method's object
             env["this"] = self._object(arguments.pop(0))
         for parameter, argument in zip(function.parameters, arguments, strict=False):
-            is_reference = parameter.unclear.endswith("is a reference")
+            is_reference = parameter.is_reference
             held = self._held(argument.text) if isinstance(argument, s.Name) else None
             if is_reference and isinstance(held, Reference):
                 env[parameter.name] = held

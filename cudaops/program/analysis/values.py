@@ -161,10 +161,9 @@ def below_zero(
 ) -> tuple[Polynomial, ...] | None:
     one = number(1)
     if not truth:
-        opposite = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
-        if operator not in opposite:
+        if operator not in s.ORDERS:
             return None
-        operator = opposite[operator]
+        operator = s.NEGATED[operator]
     match operator:
         case "<":
             return (a - b,)
