@@ -169,38 +169,36 @@ def test_ptx_is_the_authors_where_it_stands_in_device_code() -> None:
         assert not authors_ptx(program_of(other)).spellings
 
 
-MMA = (
-    'asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "\n'
-    '  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"\n'
-    '  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])\n'
-    '  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));'
+ATOM = (
+    'asm volatile("atom.global.add.u32 "\n'
+    '  "%0, [%1], %2;" : "=r"(old) : "l"(at), "r"(by) : "memory");'
 )
-HELD = "__device__ void tile(float* d, const unsigned* a, const unsigned* b) {{ {} }}\n"
+"""A rewrite's own words for it are `atomicAdd`."""
+HELD = "__device__ void add(unsigned old, unsigned* at, unsigned by) {{ {} }}\n"
 ELSEWHERE = {
-    "in another function": HELD.format(
-        MMA.replace("(d[", "(s[").replace("float* d", "float* s")
-    ).replace("float* d", "float* s"),
-    "in a macro": f"#define TILE(d, a, b) {MMA}\n".replace("\n  ", "\\\n  "),
-    "on one line": HELD.format(MMA.replace('"\n  "', "").replace("\n", "")),
+    "in another function": HELD.replace("add", "more").format(ATOM.replace("(by)", "(2 * by)")),
+    "in a macro": f"#define ADD(old, at, by) {ATOM}\n".replace("\n  ", "\\\n  "),
+    "on one line": HELD.format(ATOM.replace('"\n  "', "").replace("\n", "")),
 }
 CHANGED = {
-    "another instruction": HELD.format(MMA.replace("m16n8k16", "m16n8k8")),
-    "another operand": HELD.format(MMA.replace("{%8, %9}", "{%9, %8}")),
-    "another constraint": HELD.format(MMA.replace('"r"(b[1])', '"l"(b[1])')),
-    "not volatile": HELD.format(MMA.replace(" volatile", "")),
-    "more in its text": HELD.format(MMA.replace('%3};"', '%3}; exit;"')),
-    "of a function of the host": HELD.format(MMA).replace("__device__ ", ""),
+    "another instruction": HELD.format(ATOM.replace("add", "max")),
+    "another operand": HELD.format(ATOM.replace("[%1]", "[%1+4]")),
+    "another constraint": HELD.format(ATOM.replace('"=r"', '"+r"')),
+    "not volatile": HELD.format(ATOM.replace(" volatile", "")),
+    "another clobber": HELD.format(ATOM.replace(' : "memory"', "")),
+    "more in its text": HELD.format(ATOM.replace('%2;"', '%2; exit;"')),
+    "of a function of the host": HELD.format(ATOM).replace("__device__ ", ""),
 }
 
 
 @pytest.mark.parametrize("case", ELSEWHERE)
 def test_the_authors_statements_may_stand_where_they_are_wanted(case: str) -> None:
-    authors = authors_ptx(program_of(HELD.format(MMA) + KERNEL))
+    authors = authors_ptx(program_of(HELD.format(ATOM) + KERNEL))
     assert check_source(ELSEWHERE[case] + KERNEL, allow_ptx=True, authors=authors) == ()
     assert check_source(ELSEWHERE[case] + KERNEL, allow_ptx=True)
 
 
 @pytest.mark.parametrize("case", CHANGED)
 def test_the_authors_statements_stand_as_they_are_spelled(case: str) -> None:
-    authors = authors_ptx(program_of(HELD.format(MMA) + KERNEL))
+    authors = authors_ptx(program_of(HELD.format(ATOM) + KERNEL))
     assert check_source(CHANGED[case] + KERNEL, allow_ptx=True, authors=authors)

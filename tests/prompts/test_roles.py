@@ -18,6 +18,7 @@ from cudaops.program.directives import read_directives
 from cudaops.program.hygiene import ALLOWED_INCLUDES
 from cudaops.program.parse import parse_files
 from cudaops.program.ptx_instructions import instructions
+from cudaops.program.ptx_machine import warp_operation
 from cudaops.prompts import roles
 from cudaops.prompts.answers import CoderAnswer, read_rewrite
 from cudaops.prompts.hypotheses import read_hypotheses
@@ -158,7 +159,9 @@ def test_ptx_is_offered_where_the_user_allows_it() -> None:
     stems = {name.split(".")[0] for name in instructions()}
     hints = {"ld", "st", "global", "nc", "ca", "cg", "cs", "approx", "ftz", "volatile", "reg"}
     named = set(re.findall(r"`([a-z0-9]+)`", told[0].split("No others")[0]))
-    assert named <= stems | hints
+    matrices = {"ldmatrix"}
+    assert warp_operation("ldmatrix.sync.aligned.m8n8.x4.shared.b16") is not None
+    assert named <= stems | hints | matrices
 
 
 def test_clusters_are_offered_where_the_device_has_them() -> None:

@@ -51,7 +51,14 @@ _WIDENED = {
     "cudaops_widened_names.h": CPU_INCLUDE / "cudaops" / "widened_names.h",
 } | {
     f"cudaops/{name}": CPU_INCLUDE / "cudaops" / name
-    for name in ("half.h", "bfloat16.h", "narrow_type.h", "narrow_math.h")
+    for name in (
+        "half.h",
+        "bfloat16.h",
+        "narrow_type.h",
+        "narrow_math.h",
+        "macros_off.h",
+        "macros_on.h",
+    )
 }
 
 _ARCH_SPECIFIC = re.compile(r"\b(?:wgmma|setmaxnreg|tcgen05)\b")

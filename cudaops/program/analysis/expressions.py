@@ -13,10 +13,10 @@ from cudaops.program.analysis.facts import Depends, Guard
 from cudaops.program.analysis.intervals import INTEGERS, Interval
 from cudaops.program.analysis.library_calls import (
     ATOMICS,
-    BARRIERS,
     EFFECTS,
     LANE_STARTS,
     LOADS,
+    ORDERING,
     STORES,
     is_pure,
 )
@@ -470,7 +470,7 @@ class Expressions(Environment, ABC):
         is_own = name in self._functions and len(self._stack) < _DEEPEST_CALL
         if is_own and not any(frame.name == name for frame in self._stack):
             return self._inlined(self._functions[name], node)
-        if name in BARRIERS:
+        if name in ORDERING:
             self._barrier(node)
             return self._as(node.type, name, NOTHING)
         if name in ATOMICS:
