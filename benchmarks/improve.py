@@ -77,11 +77,30 @@ def improved(
         kept = ("outcome", "reason", "seconds_by_tool", "end", "transformations")
         row |= {name: record.get(name) for name in kept}
         row |= {"speedup": verify.get("speedup"), "best_ms": verify.get("candidate_kernel_ms")}
+        row["measured"] = measured(record)
         row["tried"] = [a["title"] for a in record.get("attempts") or []]
     for path in out.iterdir() if out.is_dir() else ():
         if path.is_dir() and path.name not in _KEPT:  # gigabytes of a program's buffers
             shutil.rmtree(path, ignore_errors=True)
     return row
+
+
+def measured(record: dict[str, Any]) -> dict[str, Any] | None:
+    """What a model of times is held against: kernel, launch, microseconds of it by ncu and, by the
+    clock that decides, in the mean over timed launches, the author's and the last candidate's; and
+    the verdict."""
+    profile = (record.get("profile") or {}).get("baseline")
+    if not profile:
+        return None
+    timed = record["program"]["timed"][0]
+    last = next((a for a in reversed(record["attempts"]) if a.get("times")), {})
+    return {
+        "kernel": timed["callee"], "device": profile["device"], "source": profile["source"],
+        "grid": list(timed["grid"].values()), "block": list(timed["block"].values()),
+        "launch_us": profile["duration_us"], "author_us": last.get("baseline_us"),
+        "candidate_us": last.get("candidate_us"), "subtype": record["profile"]["subtype"],
+        "candidate": last.get("title"), "outcome": record["outcome"],
+    }  # fmt: skip
 
 
 def beside(folder: Path, best: Path, gpu: int) -> tuple[str, list[float | None]]:
