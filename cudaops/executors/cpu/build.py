@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -377,9 +378,38 @@ HALVES = frozenset({"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"})
 
 def precompilable(program: Program, *, widened: bool = False) -> tuple[str, ...]:
     """System includes of the program that are not ours, and our half and bfloat16: their text is
-    another where `float` says double."""
+    another where `float` says double. Widened, also what those of ours include: the text of C++'s
+    headers is not to be another."""
     kept = frozenset() if widened else HALVES
-    return tuple(i for i in program.system_includes if i in kept or not (INCLUDE / i).is_file())
+    ours = [i for i in program.system_includes if (INCLUDE / i).is_file()]
+    others = [i for i in program.system_includes if i in kept or i not in ours]
+    if widened:
+        more = {name for i in ours for name in _included_by(INCLUDE / i)}
+        others += sorted(more - _included_by(INCLUDE / "cudaops" / "cuda.h"))
+    return tuple(dict.fromkeys(others))
+
+
+_INCLUDED = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+
+
+@cache
+def _included_by(header: Path) -> frozenset[str]:
+    """Headers of C++ and of the system that one of ours includes, at any depth."""
+    found: set[str] = set()
+    waiting, seen = [header], set[Path]()
+    while waiting:
+        at = waiting.pop().resolve()
+        if at in seen:
+            continue
+        seen.add(at)
+        for mark, name in _INCLUDED.findall(at.read_text("utf-8")):
+            places = ([at.parent / name] if mark == '"' else []) + [INCLUDE / name]
+            own = next((place for place in places if place.is_file()), None)
+            if own is not None:
+                waiting.append(own)
+            elif mark == "<":
+                found.add(name)
+    return frozenset(found)
 
 
 MAX_LOG = 16 * 1024

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudaops.domain.execution import Captured, Misbehaved, ProgramRan
+from cudaops.domain.execution import Captured, Compiled, Misbehaved, ProgramRan, Unit
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.toolchain import INCLUDE
 from tests.executors.cases import program
@@ -68,6 +68,7 @@ def test_thrusts_algorithms_give_what_its_own_do(tmp_path: Path) -> None:
 
 VECTOR = """
 #include <thrust/device_vector.h>
+#include <thrust/host_vector.h>
 #include <thrust/pair.h>
 #include <thrust/reduce.h>
 #include <thrust/sequence.h>
@@ -93,6 +94,14 @@ def test_a_kernel_is_captured_on_vectors_of_thrust(
     assert isinstance(captured, Captured)
     assert captured.stdout == f"{sum(i * i for i in range(1, 101))}\n"
     assert [a.size_bytes for a in captured.workloads[0].allocations] == [400, 400]
+
+
+def test_beside_thrust_a_kernel_is_widened(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    """Headers of C++ that ours include came after `float` had become double."""
+    text = VECTOR.replace("EXTENT", "n").replace("int* in", "float* in")
+    parsed = program(tmp_path, text, VECTOR_MAIN)
+    unit = Unit(program=parsed, kernel="squares", callee="squares", widened=True)
+    assert isinstance(cpu_executor.compile(unit), Compiled)
 
 
 def test_the_checker_knows_where_a_vector_of_thrust_ends(
