@@ -9,7 +9,7 @@ import pytest
 from cudaops.domain.judgement import Gate, Policy
 from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.gates.handed_in import HandedIn, look_at, notices_of
+from cudaops.gates.handed_in import HandedIn, evaluated, look_at, notices_of
 from cudaops.graph.verify_files import replaced_by
 from cudaops.program.parse import load_program
 from cudaops.sandbox.stripping import strip
@@ -133,3 +133,41 @@ def test_device_code_that_lacks_its_launch_is_told_what_to_add(tmp_path: Path) -
     (tmp_path / "device.cu").write_text(device)
     with pytest.raises(InputError, match=r"device.cu is device code .* add `// @launch KERNEL"):
         replaced_by(tmp_path / "author.cu", tmp_path / "device.cu")
+
+
+ONE = """    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 2.0f * x[i];"""
+TWO = """    int i = 2 * (blockIdx.x * blockDim.x + threadIdx.x);
+    if (i + 1 < n) { y[i] = x[i] + x[i]; y[i + 1] = x[i + 1] + x[i + 1]; }"""
+LAST = "\n    else if (i < n) y[i] = x[i] + x[i];"
+HALF_THE_BLOCKS = (("doubled<<<8", "added<<<4"), ("doubled", "added"))
+
+
+def judged(bench: Workbench, tmp_path: Path, *edits: tuple[str, str]) -> Gate | None:
+    """The gate that refuses it."""
+    path = tmp_path / "other.cu"
+    path.write_text(edited(*edits))
+    program = load_program(path)
+    stripped = strip(bench, program)
+    assert "@requires" not in stripped.rewrite.source
+    assert "grid=((gridDim.x + 1) / 2,gridDim.y,gridDim.z)" in stripped.rewrite.source
+    assert stripped.as_seen is not None
+    assert "@requires n == 1000" in stripped.as_seen.source
+    policy = Policy(seed=5, min_speedup=0.001)
+    given = HandedIn(path.name, program, stripped)
+    evaluation, _ = evaluated(bench, stripped.rewrite, given, policy, lambda _: None)
+    return next((gate for gate in evaluation.gates if not gate.passed), None)
+
+
+def test_what_is_right_for_the_size_that_was_seen_alone_is_refused(
+    bench: Workbench, tmp_path: Path
+) -> None:
+    """Two elements a thread, of which the last is lost where there is an odd number of them."""
+    gate = judged(bench, tmp_path, (ONE, TWO), *HALF_THE_BLOCKS)
+    assert gate is not None
+    assert gate.name == "correctness_domain"
+    assert gate.numbers["inputs_refused_as_launched"] > 0
+
+
+def test_what_is_right_for_every_size_passes(bench: Workbench, tmp_path: Path) -> None:
+    assert judged(bench, tmp_path, (ONE, TWO + LAST), *HALF_THE_BLOCKS) is None
