@@ -119,7 +119,7 @@ class SearchCost(Record):
     def line(self) -> str:
         """In one line."""
         rate = f" ({60 * self.trials / self.seconds:.0f} a minute)" if self.seconds > 0 else ""
-        parts = ", ".join(f"{name} {spent:.1f} s" for name, spent in self.parts.items())
+        parts = ", ".join(f"{name} {spent:.1f} s" for name, spent in self.parts.items() if spent)
         told = f"{self.trials} trials in {self.seconds:.1f} s{rate}"
         return f"{told}; at once or in turn: {parts}" if parts else told
 

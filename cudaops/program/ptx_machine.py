@@ -531,6 +531,7 @@ _TABLE: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         (r"createpolicy\.fractional\.L2::\w+(?:\.L2::\w+)?\.b64",
          lambda _: Operation("u64", ("f32",), f"({_P}u64)0", optional=1)),
         (r"trap", _statement("::__trap()")),
+        (r"exit", _statement(f"{_P}end_thread()")),
     )
 )  # fmt: skip
 """Names, tried in order, and what makes an operation of one. A read of `0` is that number."""

@@ -228,7 +228,8 @@ class PtxText:
         else:
             self.has_memory |= one.writes is None or any(k.startswith("[") for k in one.reads)
             self._compute(one, guard)
-        self._next(";")
+        if not self.author or self._peek():  # nvcc asks for the last `;` only where it is code
+            self._next(";")
         self.written |= self._fresh
         return None
 

@@ -33,6 +33,7 @@ from cudaops.program.launches import (
     find_launches,
     macro_parameters,
 )
+from cudaops.program.leniencies import lenient_edits
 from cudaops.program.lexing import (
     Edit,
     Lexed,
@@ -149,6 +150,7 @@ class _Rewriter:
         edits += [Edit(at, at, text) for at, text in probes]
         if self.dialect == "gcc":
             edits += dialect_edits(facts.lexed, self.macros, author=True)
+            edits += lenient_edits(facts)
             edits += shared_global_edits(facts, self.shared)
         holes = without_shared_globals(facts) if self.dialect == "gcc" else []
         if not host:

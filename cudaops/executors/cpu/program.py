@@ -30,6 +30,9 @@ from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
 
+_OF_MEMORY = frozenset(("out_of_bounds", "guard_overwritten"))
+_ABORTED = ": aborted"
+"""What a fault's message ends with where the C library ended the program."""
 STOPPING_S = 30.0
 """What a run of which only times are wanted gets beyond its time, to end the launch it is in and to
 write what it records."""
@@ -160,9 +163,10 @@ class ProgramRunner:
         return Child(built.executable, done, read_report(report_path))
 
     def _fault(self, ran: Child, folder: Path) -> Misbehaved | None:
-        """What went wrong; after a memory fault the checker runs and names the access."""
+        """What went wrong; after a memory fault, or where the library found its heap broken, the
+        checker runs and names the access."""
         fault = find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
-        if fault is None or fault.what not in ("out_of_bounds", "guard_overwritten"):
+        if fault is None or not (fault.what in _OF_MEMORY or fault.message.endswith(_ABORTED)):
             return fault
         again = self._child(folder, {"CUDAOPS_RECORD": "1"}, "checked")
         if not isinstance(again, Child):

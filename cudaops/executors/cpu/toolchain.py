@@ -72,7 +72,12 @@ CLOCKS = (
 """Whose readings say what a program times: those of `cudaops/clock_reads.h`."""
 _WRAPPED = ("printf", "__assert_fail", *CLOCKS)
 LINK_FLAGS = ("-no-pie", *(f"-Wl,--wrap={name}" for name in _WRAPPED), "-ldl", "-pthread")
-INSTRUMENTED_LINK_FLAGS = ("-Wl,--wrap=memcpy", "-Wl,--wrap=memset", "-Wl,--wrap=memmove")
+_WRAPPED_FOR_CHECKS = (
+    "memcpy", "memset", "memmove", "malloc", "free",
+    "_Znwm", "_Znam", "_ZdlPv", "_ZdaPv", "_ZdlPvm", "_ZdaPvm",
+)  # fmt: skip
+"""Copies that a kernel asks the library for, and its heap: `new` and `delete` as g++ calls them."""
+INSTRUMENTED_LINK_FLAGS = tuple(f"-Wl,--wrap={name}" for name in _WRAPPED_FOR_CHECKS)
 
 
 class Toolchain(NamedTuple):

@@ -26,8 +26,8 @@ MOST_COPIED_BYTES = 32 * 1024 * 1024
 RUN_RECORD = "run.json"
 """A folder with this file is one of our own runs."""
 HINT = (
-    "it ran in a private view of its folder: hidden files, `runs` folders, and what lies elsewhere "
-    "without being named by an argument are not there"
+    "it ran in a private view of its folder: hidden files, `runs` folders, what lies elsewhere "
+    "without being named by an argument and, on `cpu`, programs to start are not there"
 )
 _MISSING = ("no such file", "cannot open", "can't open", "could not open", "failed to open",
             "unable to open", "not found", "permission denied", "does not exist")  # fmt: skip

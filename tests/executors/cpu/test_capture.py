@@ -430,3 +430,22 @@ def test_a_missing_tool_is_an_environment_fault(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(PrerequisiteError, match="apt-get install"):
         executor.check_available()
+
+
+@pytest.mark.parametrize("made", ["malloc(n * 4)", "new char[n * 4]"])
+def test_an_access_past_what_a_kernel_allocates_is_named(
+    executor: CpuExecutor, tmp_path: Path, made: str
+) -> None:
+    kernel = f"""
+__global__ void own(float* x, int n) {{
+  float* mine = (float*){made};
+  for (int i = 0; i < 2 * n; ++i) mine[i] = x[0];
+  x[threadIdx.x] = mine[0];
+}}
+"""
+    main = "float* x; cudaMalloc(&x, 64 * 4); own<<<1, 64>>>(x, 100); cudaDeviceSynchronize();"
+    found = executor.capture(program(tmp_path, kernel, main), None, (), tmp_path / "c", 60.0)
+    assert isinstance(found, Misbehaved)
+    assert found.what == "out_of_bounds"
+    assert "past the end of 400 bytes that malloc or new gave in a kernel" in found.message
+    assert found.location is not None

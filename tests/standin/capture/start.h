@@ -11,7 +11,7 @@ namespace cudaops_capture {
 
 template <class... P, class T>
 void run_launch(const ::cudaops::Launch& launch, void (*function)(P...), T& arguments) {
-  std::apply(launch.of(function), arguments);
+  std::apply([&](auto&... each) { launch.of(function).start(each...); }, arguments);
 }
 template <class F, class T>
 void run_launch(const ::cudaops::Launch& launch, F& function, T& arguments) {

@@ -384,7 +384,11 @@ static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bo
   if (in_global_variable(a)) return Space::Program;
   if (depth() != Depth::None && a - (uintptr_t)w.shared_high < shared_margin)
     check_shared(w, (char*)a, size, write, atomic, pc);
-  if (depth() != Depth::None && !known_to_host(a)) stop_astray(a, size, write, atomic, pc);
+  if (depth() == Depth::None) return Space::Host;
+  if (!known_to_host(a)) stop_astray(a, size, write, atomic, pc);
+  if (size_t piece = left_piece(a, size, pc))
+    stop("out_of_bounds", pc, "%s%s of %u bytes past the end of %zu bytes that malloc or new gave in a kernel",
+         atomic ? "atomic " : "", write ? "write" : "read", size, piece);
   return Space::Host;
 }
 

@@ -219,6 +219,7 @@ void install_fault_handlers();
 void install_signal_stack();
 void note_launcher();                               // whose stack holds the arguments of a launch
 void note_worker();
+size_t left_piece(uintptr_t address, size_t bytes, const void* pc);  // see device_heap.cpp
 bool known_to_host(uintptr_t address);  // loaded, a stack, thread-local or from malloc
 // "of parameter 2" where an argument of the running launch points into it.
 void describe_place(char* text, size_t size, uintptr_t address, size_t bytes);

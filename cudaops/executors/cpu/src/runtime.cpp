@@ -6,6 +6,7 @@
 #include "report.cpp"
 #include "grid.cpp"
 #ifdef CUDAOPS_INSTRUMENTED
+#include "device_heap.cpp"
 #include "host_memory.cpp"
 #include "checker.cpp"
 #include "cluster_checker.cpp"

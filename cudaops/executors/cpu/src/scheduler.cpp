@@ -237,13 +237,33 @@ static void thread_ended(Worker& w) {
 
 }  // namespace cudaops
 
+namespace cudaops {
+struct ThreadEnds {};
+
+// A thread that `exit` ends leaves by an exception, from wherever it is.
+static void run_thread(const Call& call) {
+  try {
+    call.invoke(call.closure);
+  } catch (const ThreadEnds&) {
+  }
+}
+}  // namespace cudaops
+
+namespace cudaops_ptx {
+[[noreturn]] void end_thread();
+void end_thread() {
+  if (!cudaops::worker || !cudaops::worker->in_kernel) std::exit(EXIT_FAILURE);
+  throw cudaops::ThreadEnds();
+}
+}  // namespace cudaops_ptx
+
 // The bottom of every fiber: threads one after another as long as none of them has to wait.
 extern "C" void cudaops_thread_main() {
   using namespace cudaops;
   Worker& w = *worker;
   for (;;) {
     unsigned self = w.current;
-    w.call->invoke(w.call->closure);
+    run_thread(*w.call);
     thread_ended(w);
     int next = next_ready(w, self);
     void* nowhere;

@@ -100,5 +100,27 @@ constexpr ArgumentType describe() {
   return {ArgumentKind::Opaque, "opaque", sizeof(P), false, false, Holds::Nothing, &written<T>};
 }
 
+// A class that C++ hands over by its address, as it has a destructor or a constructor that copies. A kernel gets its
+// bytes: none of its author's functions run where a launch is kept.
+template <class P>
+constexpr bool is_handed_by_address =
+    std::is_class<P>::value &&
+    (!std::is_trivially_destructible<P>::value ||
+     (std::is_copy_constructible<P>::value && !std::is_trivially_copy_constructible<P>::value) ||
+     (std::is_move_constructible<P>::value && !std::is_trivially_move_constructible<P>::value) ||
+     (!std::is_copy_constructible<P>::value && !std::is_move_constructible<P>::value));
+template <class P>
+struct BytesOf {
+  alignas(P) unsigned char bytes[sizeof(P)];
+  explicit BytesOf(const P& from) { __builtin_memcpy(bytes, (const void*)__builtin_addressof(from), sizeof bytes); }
+  operator P&() { return *reinterpret_cast<P*>(bytes); }
+};
+// What is kept of an argument while its launch lasts.
+template <class P>
+using Kept = std::conditional_t<is_handed_by_address<P>, BytesOf<P>, P>;
+// The same where `F` is called; the arguments of an instance that is deduced stay what it is deduced by.
+template <class F, class P>
+using KeptFor = std::conditional_t<std::is_pointer<F>::value, Kept<P>, P>;
+
 }  // namespace cudaops
 #endif

@@ -23,7 +23,7 @@ const void* function_of(unsigned long long token);  // null where this executabl
 [[noreturn]] void refuse_value(const char* kernel, int position, const char* why);
 
 template <class Written>
-unrestricted<Written> unpack(const RawValue& value, const char* kernel, int position) {
+Kept<unrestricted<Written>> unpack(const RawValue& value, const char* kernel, int position) {
   using P = unrestricted<Written>;
   if constexpr (std::is_reference<P>::value) {
     return static_cast<P>(*unpack<handed<P>>(value, kernel, position));
@@ -43,12 +43,11 @@ unrestricted<Written> unpack(const RawValue& value, const char* kernel, int posi
       if (value.kind == RawValue::Floating) return (P)value.floating;
     refuse_value(kernel, position, "a number is needed");
   } else {
-    static_assert(std::is_trivially_copyable<P>::value, "a kernel parameter must be trivially copyable");
     if (value.kind != RawValue::Bytes || value.size != sizeof(P))
       refuse_value(kernel, position, "the bytes of a structure of another size are given");
     alignas(P) unsigned char storage[sizeof(P)];
     std::memcpy(storage, value.bytes, sizeof(P));
-    return *reinterpret_cast<P*>(storage);
+    return Kept<P>(*reinterpret_cast<P*>(storage));
   }
 }
 
@@ -70,7 +69,7 @@ struct Typed {
                      std::index_sequence<I...>) {
     Bound<P...> bound{call, (void (*)(P...))entry.function};
     bound.call.function = entry.function;
-    bound(unpack<P>(values[I], entry.kernel, (int)I)...);
+    bound.start(unpack<P>(values[I], entry.kernel, (int)I)...);
   }
   static void run(const Entry& entry, Call call, const RawValue* values) {
     expand(entry, call, values, std::index_sequence_for<P...>());

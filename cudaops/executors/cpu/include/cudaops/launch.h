@@ -42,14 +42,32 @@ void submit(const Call& call);
 template <class P>
 using handed = std::conditional_t<std::is_reference<P>::value, std::remove_reference_t<P>*, P>;
 
+// How a thread calls a kernel: what C++ hands over by its address is a copy of its bytes, the thread's own.
+template <class P>
+using Handed = std::conditional_t<is_handed_by_address<P>, P&, P>;
+template <class... P>
+auto as_called(void (*function)(P...)) {
+  if constexpr ((is_handed_by_address<P> || ...))
+    return reinterpret_cast<void (*)(Handed<P>...)>(function);
+  else
+    return function;
+}
+template <class F>
+F& as_called(F& function) { return function; }
+template <class P>
+BytesOf<P> own_copy(const BytesOf<P>& kept) { return kept; }
+template <class P>
+P& own_copy(P& kept) { return kept; }
+
 template <class F, class... P>
 struct Closure {
   F function;
-  std::tuple<P...> arguments;
+  std::tuple<KeptFor<F, P>...> arguments;
 
-  static void invoke(void* self) {
-    auto* closure = static_cast<Closure*>(self);
-    std::apply(closure->function, closure->arguments);
+  static void invoke(void* self) { static_cast<Closure*>(self)->call_each(std::index_sequence_for<P...>()); }
+  template <size_t... I>
+  void call_each(std::index_sequence<I...>) {
+    as_called(function)(own_copy(std::get<I>(arguments))...);
   }
 
   static void* copy(const void* self) { return new Closure(*static_cast<const Closure*>(self)); }
@@ -91,8 +109,9 @@ template <class... P>
 struct Bound {
   Call call;
   void (*function)(P...);
-  void operator()(P... arguments) const {
-    Closure<void (*)(P...), P...> closure{function, std::tuple<P...>(std::forward<P>(arguments)...)};
+  void operator()(P... arguments) const { start(Kept<P>(std::forward<P>(arguments))...); }
+  void start(Kept<P>... arguments) const {
+    Closure<void (*)(P...), P...> closure{function, std::tuple<Kept<P>...>(std::forward<Kept<P>>(arguments)...)};
     closure.submit_with(call, std::index_sequence_for<P...>());
   }
 };

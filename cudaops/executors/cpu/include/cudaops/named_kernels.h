@@ -6,6 +6,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "argument_types.h"
+
 namespace cudaops {
 
 struct NamedKernel {
@@ -37,7 +39,7 @@ template <class Launch, class... P>
 struct PackedStart {
   template <size_t... I>
   static void unpack(const Launch& launch, void (*kernel)(P...), void** arguments, std::index_sequence<I...>) {
-    launch.of(kernel)(*static_cast<std::remove_reference_t<P>*>(arguments[I])...);
+    launch.of(kernel).start(Kept<P>(*static_cast<std::remove_reference_t<P>*>(arguments[I]))...);
   }
   static void start(const void* launch, const void* address, void** arguments) {
     unpack(*static_cast<const Launch*>(launch), (void (*)(P...))address, arguments, std::index_sequence_for<P...>());

@@ -29,6 +29,9 @@ CUDAOPS_FN u32 thread_of_block() { return (::threadIdx.z * ::blockDim.y + ::thre
 CUDAOPS_FN u32 block_of_grid() { return (::blockIdx.z * ::gridDim.y + ::blockIdx.y) * ::gridDim.x + ::blockIdx.x; }
 CUDAOPS_FN u32 warps() { return (::blockDim.x * ::blockDim.y * ::blockDim.z + 31) / 32; }
 
+// `exit`: the thread ends here. Of host code, which reads what its author wrote for a GPU too, the program does.
+[[noreturn]] void end_thread();
+
 // Carry chains: one flag.
 template <class U> CUDAOPS_FN U add_carry(U a, U b, bool in, bool& out) {
   U partial, sum;

@@ -68,7 +68,7 @@ namespace cudaops_capture {
 template <class F, class... P>
 struct Closure {
   F function;
-  std::tuple<P...> arguments;
+  std::tuple<cudaops::KeptFor<F, P>...> arguments;
 
   static cudaError_t start(const Call& call) {
     auto* closure = static_cast<Closure*>(call.closure);
@@ -92,8 +92,9 @@ template <class... P>
 struct Bound {
   Call call;
   void (*function)(P...);
-  void operator()(P... arguments) const {
-    Closure<void (*)(P...), P...> closure{function, std::tuple<P...>(std::move(arguments)...)};
+  void operator()(P... arguments) const { start(cudaops::Kept<P>(std::move(arguments))...); }
+  void start(cudaops::Kept<P>... arguments) const {
+    Closure<void (*)(P...), P...> closure{function, {std::move(arguments)...}};
     closure.submit_with(call, std::index_sequence_for<P...>());
   }
 };
