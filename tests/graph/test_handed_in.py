@@ -149,7 +149,7 @@ def judged(bench: Workbench, tmp_path: Path, *edits: tuple[str, str]) -> Gate | 
     path.write_text(edited(*edits))
     program = load_program(path)
     stripped = strip(bench, program)
-    assert "@requires" not in stripped.rewrite.source
+    assert "@requires n == 1000" not in stripped.rewrite.source
     assert "grid=((gridDim.x + 1) / 2,gridDim.y,gridDim.z)" in stripped.rewrite.source
     assert stripped.as_seen is not None
     assert "@requires n == 1000" in stripped.as_seen.source
@@ -171,3 +171,8 @@ def test_what_is_right_for_the_size_that_was_seen_alone_is_refused(
 
 def test_what_is_right_for_every_size_passes(bench: Workbench, tmp_path: Path) -> None:
     assert judged(bench, tmp_path, (ONE, TWO + LAST), *HALF_THE_BLOCKS) is None
+
+
+def test_it_may_say_what_it_assumes(bench: Workbench, tmp_path: Path) -> None:
+    says = ("__global__ void doubled", "// @requires n % 2 == 0\n__global__ void doubled")
+    assert judged(bench, tmp_path, (ONE, TWO), says, *HALF_THE_BLOCKS) is None
