@@ -78,6 +78,19 @@ def test_on_sm_90_nothing_is_missing(path: Path, tmp_path: Path) -> None:
     assert module.resources[0].constant_bytes > 500
 
 
+@pytest.mark.parametrize(
+    "form",
+    ["reference_to_device_structure", "array_reference_template", "reference_to_managed_functor",
+     "destructor_beside_packed_launches"],
+)  # fmt: skip
+def test_launches_that_are_recorded_hand_on_what_they_are_given(
+    form: str, builder: GpuBuilder
+) -> None:
+    """References to what only the device may read, and structures with destructors."""
+    program = load_program(EXAMPLE.parents[1] / "tests" / "door" / "forms" / f"{form}.cu")
+    assert isinstance(builder.program(program, recorded=True), Executable)
+
+
 def test_whole_programs(builder: GpuBuilder) -> None:
     program = load_program(PROGRAMS / "gemm_header.cu")
     for recorded in (False, True):

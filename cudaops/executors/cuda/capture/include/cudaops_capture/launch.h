@@ -92,9 +92,9 @@ template <class... P>
 struct Bound {
   Call call;
   void (*function)(P...);
-  void operator()(P... arguments) const { start(cudaops::Kept<P>(std::move(arguments))...); }
+  void operator()(P... arguments) const { start(cudaops::Kept<P>(std::forward<P>(arguments))...); }
   void start(cudaops::Kept<P>... arguments) const {
-    Closure<void (*)(P...), P...> closure{function, {std::move(arguments)...}};
+    Closure<void (*)(P...), P...> closure{function, {std::forward<cudaops::Kept<P>>(arguments)...}};
     closure.submit_with(call, std::index_sequence_for<P...>());
   }
 };
