@@ -433,7 +433,7 @@ def _told(branches: Branches | None, whose: str) -> str:
 
 
 def _is_as_launched(one: DrawnInput) -> bool:
-    """Whether its grid and block are those of a launch that was captured."""
+    """Whether it is of the captured sizes, or of another launch that was recorded."""
     return one.draw.shape.is_captured or one.draw.recorded is not None
 
 

@@ -31,6 +31,10 @@ _LOOPS = frozenset({"for", "while", "do"})
 _NAMED = re.compile(r"CUDAOPS_DYNAMIC_SHARED\([^;]*, *(\w+)\)")
 _BEFORE_BODY = frozenset({")", "const", "noexcept", "override", "final"})
 _ATTRIBUTES = frozenset({"__align__", "alignas", "__attribute__"})
+_TO_ITS_LINES_END = re.compile(r"(?:[ \t\r\f\v]|/\*[^\n]*?\*/)*(?://[^\n]*)?(?:\n|$)")
+_CONTROLS = frozenset({"if", "for", "while", "switch", "catch", "constexpr"})
+_OPENS_BLOCK = frozenset({"{", "}", ";", "else", "do", "try", ":"})
+"""What stands before a brace that opens no function."""
 
 
 class SharedGlobal(NamedTuple):
@@ -38,7 +42,9 @@ class SharedGlobal(NamedTuple):
 
     name: str
     declaration: str
-    """What declares it inside of a function."""
+    """What declares it inside of a function, for a C++ compiler."""
+    written: str
+    """As its author declares it."""
     namespaces: tuple[str, ...] = ()
     """Around it, outermost first."""
 
@@ -70,7 +76,8 @@ def shared_globals(facts: Outline) -> list[SharedGlobal]:
             declared = _item_declared(facts, item)
             if declared is not None:
                 names = [n.strip() for n in _NAMED.findall(declared)]
-                found += [SharedGlobal(n, declared + ";", item.namespaces) for n in names]
+                written = plain_text(facts.lexed.text[item.start : item.end]).rstrip(" ;") + ";"
+                found += [SharedGlobal(n, declared + ";", written, item.namespaces) for n in names]
     return found
 
 
@@ -83,53 +90,68 @@ def is_shared_global(item: Item) -> bool:
     return item.kind == "variable" and {"extern", "__shared__"} <= item.specifiers
 
 
+class _Naming(NamedTuple):
+    """A body that names such memory."""
+
+    braces: tuple[int, int]
+    """Indices of their tokens."""
+    needed: list[SharedGlobal]
+    edits: list[Edit]
+    """Those that take namespaces away before the names."""
+
+
 def shared_global_edits(facts: Outline, known: Sequence[SharedGlobal]) -> Iterator[Edit]:
     """Declare such memory around the body of each function that names it instead."""
+    for (first, last), needed, edits in _bodies_naming(facts, known):
+        yield from edits
+        # A block of its own: what the body declares under the same name hides it.
+        opened, closed = facts.tokens[first], facts.tokens[last]
+        text = " ".join(dict.fromkeys(s.declaration for s in needed))
+        yield Edit(opened.end, opened.end, f" {text} {{")
+        yield Edit(closed.start, closed.start, "} ")
+
+
+def declaring_shared_globals(
+    text: str, files: Iterable[str], namespaces: tuple[str, ...] = ()
+) -> str:
+    """A kernel's text with such memory of its program's `files` declared in its body too, as its
+    author writes it: who asks the body for its shared memory finds all of it.
+
+    `namespaces`: around the kernel.
+    """
+    outlines = (outline(byte_text(file)) for file in files if "__shared__" in file)
+    known = [shared for facts in outlines for shared in shared_globals(facts)]
+    if not known:
+        return text
+    facts = outline(byte_text(text))
+    edits = []
+    for (first, _), needed, more in _bodies_naming(facts, known, namespaces):
+        at = facts.tokens[first].end
+        lines = "".join(f"\n    {line}" for line in dict.fromkeys(s.written for s in needed))
+        edits += [*more, Edit(at, at, lines)]
+    return plain_text(apply_edits(facts.lexed.text, edits))
+
+
+def _bodies_naming(
+    facts: Outline, known: Sequence[SharedGlobal], around: tuple[str, ...] = ()
+) -> Iterator[_Naming]:
+    """`around`: namespaces that the text itself does not show."""
     if not known:
         return
     spelt = {s.name: _spellings(facts.lexed, s.name) for s in known}
     for item in facts.items:
-        visible = _visible(known, item.namespaces)
+        visible = _visible(known, (*around, *item.namespaces))
         for first, last in _device_bodies(facts, item):
             words = {t.text for t in facts.tokens[first:last]}
             hidden = _parameter_words(facts.tokens, first)
-            needed = [
-                s.declaration for n, s in visible.items() if spelt[n] & words and n not in hidden
-            ]
+            needed = [s for n, s in visible.items() if spelt[n] & words and n not in hidden]
+            edits = []
             for other in (s for s in known if visible.get(s.name, s) is s):
-                for edit in _unqualified(facts, first, last, other):
-                    yield edit
-                    needed.append(other.declaration)
+                if found := [*_unqualified(facts, first, last, other)]:
+                    edits += found
+                    needed.append(other)
             if needed:
-                # A block of its own: what the body declares under the same name hides it.
-                opened, closed = facts.tokens[first], facts.tokens[last]
-                text = " ".join(dict.fromkeys(needed))
-                yield Edit(opened.end, opened.end, f" {text} {{")
-                yield Edit(closed.start, closed.start, "} ")
-
-
-def declaring_shared_globals(text: str, files: Iterable[str]) -> str:
-    """A kernel's text with the dynamic shared memory that its file declares, and that it names,
-    declared in its body too: who asks the body for its shared memory finds all of it."""
-    declared: dict[str, str] = {}
-    for facts in (outline(byte_text(file)) for file in files if "__shared__" in file):
-        for item in filter(is_shared_global, facts.items):
-            if (found := _item_declared(facts, item)) is not None:
-                written = plain_text(facts.lexed.text[item.start : item.end]).rstrip(" ;")
-                declared |= {n.strip(): f"{written};" for n in _NAMED.findall(found)}
-    if not declared:
-        return text
-    facts = outline(byte_text(text))
-    edits = []
-    for item in facts.items:
-        for first, last in _device_bodies(facts, item):
-            words = {t.text for t in facts.tokens[first:last]} - _parameter_words(
-                facts.tokens, first
-            )
-            if needed := [line for name, line in declared.items() if name in words]:
-                at = facts.tokens[first].end
-                edits.append(Edit(at, at, "".join(f"\n    {n}" for n in dict.fromkeys(needed))))
-    return plain_text(apply_edits(facts.lexed.text, edits))
+                yield _Naming((first, last), needed, edits)
 
 
 def without_shared_globals(facts: Outline) -> list[Edit]:
@@ -334,3 +356,39 @@ def _unrolled(text: str) -> str:
     factor = re.search(r"unroll\s*\(?\s*(\d+)\s*\)?\s*$", text)
     count = UNROLL_ALL if factor is None else max(1, min(int(factor.group(1)), _UNROLL_MOST))
     return f"GCC unroll {count}"
+
+
+def lenient_edits(facts: Outline) -> Iterator[Edit]:
+    """What nvcc takes of an author's text and g++ refuses, every line kept."""
+    yield from _stray_backslashes(facts.lexed)
+    for item in facts.items:
+        if item.name == "main" and not item.namespaces and item.body is not None:
+            yield from _returns_of_main(facts.tokens, item)
+
+
+def _stray_backslashes(lexed: Lexed) -> Iterator[Edit]:
+    """One with blanks or a comment between it and the end of its line continues that line."""
+    for token in lexed.tokens:
+        continues = token.text == "\\" and token.directive < 0
+        if continues and _TO_ITS_LINES_END.match(lexed.text, token.end):
+            yield Edit(token.start, token.end, " ")
+
+
+def _returns_of_main(tokens: Sequence[Token], item: Item) -> Iterator[Edit]:
+    """`return;` in `main` returns 0. Not in a lambda or a structure there."""
+    if item.body is None or "void" in item.specifiers:
+        return
+    at, last = item.body[0] + 1, item.body[1]
+    while at < last:
+        if tokens[at].text == "{" and not _is_block(tokens, at):
+            at = closing(tokens, at)
+        elif tokens[at].text == "return" and tokens[at + 1].text == ";":
+            yield Edit(tokens[at].end, tokens[at].end, " 0")
+        at += 1
+
+
+def _is_block(tokens: Sequence[Token], brace: int) -> bool:
+    before = tokens[brace - 1].text
+    if before != ")":
+        return before in _OPENS_BLOCK
+    return tokens[opening(tokens, brace - 1) - 1].text in _CONTROLS

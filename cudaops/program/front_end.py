@@ -145,7 +145,7 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
         raise NotUnderstood("template arguments that are not known")
     if CLUSTERS in kernel.text:
         raise NotUnderstood("thread block clusters")
-    files = tuple((f.path, _alignment_first(joined(f.text))) for f in program.files)
+    files = _texts(program)
     instance = callee if is_template else None
     flags = tuple(preprocessor_words(program.code_options))
     place = (kernel.file, kernel.start_byte, kernel.end_byte) if kernel.needs_types else None
@@ -154,6 +154,11 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
     if isinstance(found, str):
         raise NotUnderstood(found)
     return found
+
+
+def _texts(program: Program) -> tuple[tuple[str, str], ...]:
+    """Its files as clang takes them, of the same length."""
+    return tuple((f.path, _alignment_first(joined(f.text))) for f in program.files)
 
 
 _ALIGNED = re.compile(
@@ -191,7 +196,7 @@ def _form_or_why_not(
 
 def launched_instances(program: Program) -> tuple[LaunchedInstance, ...]:
     """What the launches of a program mean, as far as clang can tell; empty where it cannot."""
-    files = tuple((f.path, _alignment_first(joined(f.text))) for f in program.files)
+    files = _texts(program)
     return _launched(files, program.main_path, tuple(preprocessor_words(program.code_options)))
 
 

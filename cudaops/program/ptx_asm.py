@@ -149,10 +149,6 @@ def _cpp(statement: Statement, original: str) -> str:
     return text + newline * (original.count("\n") - text.count("\n"))
 
 
-def _constraint(one: Operand) -> str:
-    return f"{'=' * (not one.is_read)}{'+' * (one.is_read and one.is_written)}{one.letter}"
-
-
 def _unbalanced_macros(lexed: Lexed) -> frozenset[str]:
     """Macros that could end an operand and begin another one."""
     found = set()
@@ -191,6 +187,7 @@ class _Reader:
         parts = self._parts(self.tokens[at + 1 : end])
         operands = [*self._operands(parts[1], True), *self._operands(parts[2], False)]
         text = "".join(self._decoded(t) for t in parts[0])
+        constraints = [f"{n}{self._decoded(o[0])}" for n in (1, 2) for o in split_commas(parts[n])]
         clobbers = [t.text for t in parts[3]]
         program = PtxText(text, tuple(operands), self.fail, author=self.author).read()
         if not self.author:
@@ -203,7 +200,7 @@ class _Reader:
             tuple(program.lines),
             program.first(),
             self.tokens[self.index].directive,
-            (text, str(is_volatile), *(_constraint(o) for o in operands), *clobbers),
+            (text, str(is_volatile), *constraints, *clobbers),
         )
 
     def _stands_alone(self, end: int) -> None:

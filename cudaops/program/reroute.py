@@ -19,6 +19,7 @@ from cudaops.program.clusters import authors_cluster
 from cudaops.program.dialect import (
     SharedGlobal,
     dialect_edits,
+    lenient_edits,
     macro_names,
     shared_global_edits,
     shared_globals,
@@ -33,7 +34,6 @@ from cudaops.program.launches import (
     find_launches,
     macro_parameters,
 )
-from cudaops.program.leniencies import lenient_edits
 from cudaops.program.lexing import (
     Edit,
     Lexed,

@@ -184,7 +184,6 @@ class DomainBuilder:
     def _beside(self, shape: Shape) -> list[_Borne]:
         """What is borne of `Drawing.beside`, each once more on drawn contents."""
         found = self._borne(self._drawing.beside(shape))
-        self._drawing.beside_others |= {name for one in found for name in one.draw.values}
         return found + self._borne(self._drawing.pairs(shape, [one.draw for one in found]))
 
     def about(self, domain: Domain, text: str) -> tuple[DrawnInput, ...]:

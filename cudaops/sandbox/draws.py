@@ -204,7 +204,8 @@ class Drawing:
                 self.values.setdefault(name, []).append(value)
 
     def pairs(self, shape: Shape, borne: Sequence[Draw]) -> list[Draw]:
-        """Values that are borne beside one another, on drawn contents."""
+        """Values that are borne beside one another, on drawn contents. None of them is assumed."""
+        self.beside_others |= {name for one in borne for name in one.values}
         items = [i for i in self.items(shape.workload) if self.ways.get(i.name)]
         return [self.draw(shape, self._any_ways(items), one.values) for one in borne]
 

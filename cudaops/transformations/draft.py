@@ -146,10 +146,11 @@ class Draft:
             form = kernel_form(subject.program, kernel, workloads[0].callee if template else None)
             written = resolved(written, form.kernel, kernel.start_byte)
         written = with_spaces(subject.program, written, "__global__")
-        written = declaring_shared_globals(written, (f.text for f in subject.program.files))
+        namespaces = kernel.qualified_name.split("::")[:-1]
+        texts = (f.text for f in subject.program.files)
+        written = declaring_shared_globals(written, texts, tuple(namespaces))
         own = rf"\b{re.escape(kernel.plain_name)}\b(?=\s*\()"  # a variable may have the name too
         text = re.sub(own, name, _LINKAGE.sub("", written), count=1)
-        namespaces = kernel.qualified_name.split("::")[:-1]
         using, text = copied(subject.program, text.strip(), namespaces, template)
         launch = Launch(
             name,

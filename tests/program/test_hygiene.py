@@ -171,7 +171,7 @@ def test_ptx_is_the_authors_where_it_stands_in_device_code() -> None:
 
 ATOM = (
     'asm volatile("atom.global.add.u32 "\n'
-    '  "%0, [%1], %2;" : "=r"(old) : "l"(at), "r"(by) : "memory");'
+    '  "%0, [%1], %2;" : "=&r"(old) : "l"(at), "r"(by) : "memory");'
 )
 """A rewrite's own words for it are `atomicAdd`."""
 HELD = "__device__ void add(unsigned old, unsigned* at, unsigned by) {{ {} }}\n"
@@ -183,7 +183,8 @@ ELSEWHERE = {
 CHANGED = {
     "another instruction": HELD.format(ATOM.replace("add", "max")),
     "another operand": HELD.format(ATOM.replace("[%1]", "[%1+4]")),
-    "another constraint": HELD.format(ATOM.replace('"=r"', '"+r"')),
+    "another constraint": HELD.format(ATOM.replace('"=&r"', '"+r"')),
+    "a register that may be one it reads": HELD.format(ATOM.replace("=&r", "=r")),
     "not volatile": HELD.format(ATOM.replace(" volatile", "")),
     "another clobber": HELD.format(ATOM.replace(' : "memory"', "")),
     "more in its text": HELD.format(ATOM.replace('%2;"', '%2; exit;"')),

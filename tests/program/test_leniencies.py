@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.program.leniencies import lenient_edits
+from cudaops.program.dialect import lenient_edits
 from cudaops.program.lexing import apply_edits, byte_text
 from cudaops.program.outline import outline
 
