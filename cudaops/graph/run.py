@@ -29,6 +29,7 @@ from cudaops.domain.run import (
 )
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor, close_executor
+from cudaops.executors.cpu.toolchain import is_runtime_built
 from cudaops.executors.ledger import LEDGER, seconds_by_tool
 from cudaops.executors.stopping import stoppable
 from cudaops.executors.untrusted_files import remove
@@ -215,6 +216,10 @@ def _intake(
     executor = make_executor(options, settings)
     with _closed_where_it_fails(executor):
         options = settled(options, executor)
+        if executor.name == "cpu" and not is_runtime_built(executor.cache):
+            events.announcing("intake", "intake")(
+                "compiling first what runs kernels on a processor: once on this machine"
+            )
         bench = open_bench(options, executor)
         seconds = time.monotonic() - started
         _tell_intake(bench, options, seconds, events)
@@ -391,6 +396,10 @@ def finish(
     if record.best is not None:
         spliced = bench.spliced(record.best)
         write_best(folder, *taken_home(bench.program, spliced))
+        if ended:
+            open_run.events.announcing("report", "report")(
+                "writing the certificate: what the author's kernel gives on the inputs it names"
+            )
         # Its anchors are run on this machine's processor: once, at the end.
         unsigned = write_certificate(folder, record, bench, state, key) if ended else None
         if unsigned is not None:

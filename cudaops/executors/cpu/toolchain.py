@@ -189,6 +189,12 @@ def around(cache: Path, build: Build, unit_object: str, *, runner: bool) -> list
     return [first, unit_object, *rest]
 
 
+def is_runtime_built(cache: Path) -> bool:
+    """Whether anything of it is there: of which version and kind, only a build finds out."""
+    return any(cache.glob(f"{_RUNTIME}-*"))
+
+
+_RUNTIME = "runtime"
 _OF_EVERY_KIND = ("host", "graphs")
 """Objects of the runtime that are the same in each kind of build."""
 
@@ -204,7 +210,7 @@ def _runtime_object(cache: Path, build: Build, name: str) -> Path:
         "lockstep": (*_CHECKED, "-DCUDAOPS_LOCKSTEP"),
     }
     flags = (*toolchain.flags, "-O2", *(() if name in _OF_EVERY_KIND else defines[build]))
-    entry = entry_of(cache, "runtime", source_digest(), flags, name)
+    entry = entry_of(cache, _RUNTIME, source_digest(), flags, name)
     found = (f"-I{INCLUDE}", f"-I{SOURCE}")
     output = f"{name}.o"
 

@@ -193,6 +193,20 @@ def checked(executor: CpuExecutor, case: Case, text: str) -> tuple[Misbehaved, .
     return ran(run(executor, case, make_rewrite(text, "t", "t", "t"), check="full")).warnings
 
 
+def test_one_value_from_two_workers_is_one_value_whatever_their_timing(
+    executor: CpuExecutor, scale: Case
+) -> None:
+    text = """// @scratch s bytes=4194304
+// @launch flags grid=(2) block=(32) args=(s)
+__global__ void flags(int* s) {
+  for (int n = 0; n < 1 << 15; ++n) s[n * 32 + threadIdx.x] = 255;
+}
+"""
+    for _ in range(3):
+        (one,) = checked(executor, scale, text)
+        assert "write one value to one place of s" in one.habit
+
+
 def test_what_is_in_order_is_no_race(executor: CpuExecutor, scale: Case) -> None:
     for _ in range(3):
         assert checked(executor, scale, plan(CLEAN)) == ()

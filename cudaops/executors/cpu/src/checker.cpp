@@ -134,7 +134,7 @@ static void race(const Worker& w, unsigned then, const void* then_pc, bool then_
 
 // A write where another thread wrote, with no barrier between them, is looked at once it is made: what
 // stands there then is either the same or not. An access is noted before it is made, and no other thread
-// runs between the two.
+// runs between the two; of global memory, none on another worker writes there.
 struct Overwrite {
   static constexpr unsigned most = 64;
   const char* address;

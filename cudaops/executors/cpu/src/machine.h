@@ -138,6 +138,7 @@ struct Worker {
   unsigned turn = 0;
   uint64_t stamp = 1, block_stamp = 1;
   struct Races* races = nullptr;    // what the block knows of others
+  bool is_storing = false;          // what the last access noted may not be made yet
   uintptr_t acquires = 0;           // address that the last access read atomically, until the next one
   // Where each thread made its last access, and a bit for each place where it has made one.
   const void* last_place[max_threads];

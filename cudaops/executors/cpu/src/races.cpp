@@ -4,6 +4,7 @@
 // the same address (PTX ISA, memory consistency model: release and acquire patterns, causality order).
 // What a thread knows, the others of its block know behind a barrier, and those of its warp behind a warp
 // operation; so does what it had fenced.
+#include <sched.h>
 #include <sys/mman.h>
 
 #include <atomic>
@@ -53,6 +54,16 @@ struct Readers {
   Mark last;
   uint32_t before, length;
 };
+// Of an access by the current thread, for one place of it.
+struct Touch {
+  const Followed& in;
+  uintptr_t address;  // of the whole access
+  unsigned size;
+  bool write, atomic, is_volatile;
+  const void* pc;
+  Mark mark;
+};
+
 // Of a worker, about the block that it runs.
 struct Races {
   Known block_known, block_fenced, known[max_threads], fenced[max_threads];
@@ -62,6 +73,9 @@ struct Races {
   uint32_t segment = 0, interval = 0, readers_before = 0;
   struct { const void* pc; unsigned place; } places[256] = {};
   struct { Mark mark; uint32_t before, made; } made[1024] = {};
+  // A write that is noted and may not have been made yet; others wait for it that write there too.
+  std::atomic<uintptr_t> storing{0};
+  unsigned stored = 0;  // bytes of it
 };
 
 static constexpr size_t most_followed_races = 256 << 20;  // bytes of notes
@@ -80,6 +94,8 @@ static Mark launch_low = 0;
 static uint32_t old_readers = 0;  // up to here of earlier launches
 static uint64_t threads_at = 0, threads_each = 0;  // of what is known: where threads stand behind blocks
 static Followed program_memory{};
+constexpr unsigned most_workers = 1024;
+static std::atomic<Races*> every_worker[most_workers];
 static std::set<std::tuple<const void*, const void*, unsigned, int>> told;
 extern char program_begin asm("__data_start"), program_end asm("_end");
 
@@ -150,7 +166,10 @@ static void next_segment(Worker& w) {
 
 static void races_block_begin(Worker& w) {
   if (depth() != Depth::Full || races_given_up) return;
-  if (!w.races) w.races = new Races;
+  if (!w.races) {
+    w.races = new Races;
+    if ((unsigned)w.index < most_workers) every_worker[w.index] = w.races;
+  }
   w.races->interval = 0;
   w.races->readers_before = last_readers;
   next_segment(w);
@@ -186,7 +205,23 @@ static void settle_acquire(Worker& w) {
   if (known_parts > most_known_parts) give_up_races("too many releases by threads of different blocks");
 }
 static inline void settle_races(Worker& w) {
+  if (w.is_storing) w.is_storing = false, w.races->storing.store(0, std::memory_order_release);
   if (__builtin_expect(w.acquires != 0, 0)) settle_acquire(w);
+}
+static inline void begin_storing(Worker& w, const Touch& t) {
+  w.is_storing = true, w.races->stored = t.size;
+  w.races->storing.store(t.address, std::memory_order_release);
+}
+// A block on another worker notes its write before it makes it, as this one does. None waits for a place
+// below its own, so that no two wait for each other.
+static void await_stores(const Worker& w, const Touch& t) {
+  for (auto& other : every_worker) {
+    const Races* r = other.load(std::memory_order_acquire);
+    if (!r) return;
+    if (r == w.races) continue;
+    for (uintptr_t at; (at = r->storing.load(std::memory_order_acquire)) && at < t.address + t.size && t.address < at + r->stored;)
+      sched_yield();
+  }
 }
 
 static void release_to(Worker& w, uintptr_t address) {
@@ -350,16 +385,6 @@ static void tell_race(Worker& w, const Followed& f, uintptr_t a, unsigned size, 
 
 static inline bool is_live(Mark m) { return m >= launch_low; }
 
-// Of an access by the current thread, for one place of it.
-struct Touch {
-  const Followed& in;
-  uintptr_t address;  // of the whole access
-  unsigned size;
-  bool write, atomic, is_volatile;
-  const void* pc;
-  Mark mark;
-};
-
 static bool is_noted(const Worker& w, Mark readers_mark, uint32_t clock) {
   if (segment_of(readers_mark) != w.races->segment) return false;
   unsigned how = how_of(readers_mark), t = thread_of(readers_mark);
@@ -418,6 +443,7 @@ static void against_readers(Worker& w, const Touch& t, Mark read, unsigned kind,
 static void against_write(Worker& w, const Touch& t, Mark write) {
   if (t.size > Overwrite::most || w.cluster) return tell_race(w, t.in, t.address, t.size, "writes", write, "writes", both_write, t.pc);
   if (overwrite.size) return;
+  await_stores(w, t);
   overwrite.address = (const char*)t.address, overwrite.size = t.size, overwrite.writer = w.current;
   overwrite.pc = t.pc, overwrite.then = write, overwrite.in = &t.in;
   __real_memcpy(overwrite.before, (const void*)t.address, t.size);
@@ -448,11 +474,13 @@ static void note_place(Worker& w, RaceCell& c, const Touch& t) {
   if (t.atomic) {
     if (written) tell(does, write, "writes", write_of_atomic);
     if (changed && t.is_volatile && how_of(atomic) == by_volatile) against_write(w, t, atomic);
+    if (t.is_volatile) begin_storing(w, t);
     c.atomic = t.mark | (Mark)(t.is_volatile ? by_volatile : 0) << how_at;
     return;
   }
   if (written) against_write(w, t, write);
   if (changed) tell(does, atomic, "changes by an atomic", write_of_atomic);
+  begin_storing(w, t);
   c.write = t.mark, c.read = 0, c.atomic = 0;
 }
 
