@@ -53,36 +53,63 @@ def improved(
     ]  # fmt: skip
     if (folder / "NVCC").is_file():
         command += ["--nvcc", (folder / "NVCC").read_text().strip()]
+    row: dict[str, Any] = {"program": folder.name, "args": lines}
+    row |= ended(command, folder, gpu, min(options.each, left)) | recorded(out)
+    strip(out)
+    return row
+
+
+def ended(command: list[str], folder: Path, gpu: int | None, seconds: float) -> dict[str, Any]:
+    """How a command of cudaops in a folder ends within so many seconds, and its last line."""
     began = time.monotonic()
     env = {**os.environ, "CUDAOPS_MEMORY": "off"}
     if gpu is not None:
         env["CUDA_VISIBLE_DEVICES"] = str(gpu)
-    row: dict[str, Any] = {"program": folder.name, "args": lines}
+    row: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as own:
         running = subprocess.Popen(
             command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             env=env | {"TMPDIR": own}, start_new_session=True,
         )  # fmt: skip
         try:
-            said = running.communicate(timeout=min(options.each, left))[1].strip().splitlines()
+            said = running.communicate(timeout=seconds)[1].strip().splitlines()
             row |= {"exit": running.returncode, "said": said[-1][:300] if said else ""}
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)
             running.communicate()
             row["exit"] = "timeout"
     row["seconds"] = round(time.monotonic() - began, 1)
+    return row
+
+
+def recorded(out: Path) -> dict[str, Any]:
+    """What a run's folder says."""
+    row: dict[str, Any] = {}
     if (out / "run.json").is_file():
         record = json.loads((out / "run.json").read_text())
         verify = record.get("verify") or {}
         kept = ("outcome", "reason", "seconds_by_tool", "end", "transformations")
         row |= {name: record.get(name) for name in kept}
         row |= {"speedup": verify.get("speedup"), "best_ms": verify.get("candidate_kernel_ms")}
+        row["kernel"] = (record.get("program") or {}).get("kernel")
+        row["verdict"] = (record.get("profile") or {}).get("subtype")
         row["measured"] = measured(record)
         row["tried"] = [a["title"] for a in record.get("attempts") or []]
+    return row
+
+
+def strip(out: Path) -> None:
+    """Takes what is not kept out of a run's folder."""
     for path in out.iterdir() if out.is_dir() else ():
         if path.is_dir() and path.name not in _KEPT:  # gigabytes of a program's buffers
             shutil.rmtree(path, ignore_errors=True)
-    return row
+
+
+def pack(runs: Path, out: Path) -> None:
+    """OUT/runs.tar.xz: what is kept of each run."""
+    with tarfile.open(out / "runs.tar.xz", "w:xz") as kept:
+        for path in sorted(p for name in _KEPT for p in runs.glob(f"*/{name}")):
+            kept.add(path, path.relative_to(runs))
 
 
 def measured(record: dict[str, Any]) -> dict[str, Any] | None:
@@ -182,9 +209,7 @@ def main() -> int:
             gpus = [n % options.gpus if options.gpus else None for n in range(options.jobs)]
             for job in [pool.submit(work, gpu) for gpu in gpus]:
                 job.result()
-        with tarfile.open(options.out / "runs.tar.xz", "w:xz") as kept:
-            for path in sorted(p for name in _KEPT for p in runs.glob(f"*/{name}")):
-                kept.add(path, path.relative_to(runs))
+        pack(runs, options.out)
     good = [r["speedup"] for r in rows if r.get("outcome") in ("accepted", "provisional")]
     mean = math.exp(sum(map(math.log, good)) / len(good)) if good else 1.0
     sys.stdout.write(

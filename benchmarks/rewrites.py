@@ -44,17 +44,19 @@ def built(folder: Path, text: Path, exe: Path) -> str:
     return done.stderr.strip()[:300] if done.returncode else ""
 
 
-def ran(exe: Path, argv: list[str], folder: Path, gpu: int) -> dict[str, Any]:
+def ran(
+    exe: Path, argv: list[str], folder: Path, gpu: int, seconds: float = LONGEST_S
+) -> dict[str, Any]:
     """Time lines and verdict words of one run."""
     env = {**os.environ, "CUDA_VISIBLE_DEVICES": str(gpu)}
     began = time.monotonic()
     try:
         done = subprocess.run(
-            [str(exe), *argv], cwd=folder, capture_output=True, text=True, check=False,
-            timeout=LONGEST_S, env=env,
+            [str(exe), *argv], cwd=folder, capture_output=True, text=True, errors="replace",
+            check=False, timeout=seconds, env=env, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return {"exit": f"over {LONGEST_S:g} s"}
+        return {"exit": f"over {seconds:.0f} s"}
     lines = (done.stdout + done.stderr).splitlines()
     return {
         "exit": done.returncode,
