@@ -364,6 +364,8 @@ def lenient_edits(facts: Outline) -> Iterator[Edit]:
     for item in facts.items:
         if item.name == "main" and not item.namespaces and item.body is not None:
             yield from _returns_of_main(facts.tokens, item)
+        for first, last in _device_bodies(facts, item):
+            yield from _braced_news(facts.tokens, first, last)
 
 
 def _stray_backslashes(lexed: Lexed) -> Iterator[Edit]:
@@ -385,6 +387,23 @@ def _returns_of_main(tokens: Sequence[Token], item: Item) -> Iterator[Edit]:
         elif tokens[at].text == "return" and tokens[at + 1].text == ";":
             yield Edit(tokens[at].end, tokens[at].end, " 0")
         at += 1
+
+
+def _braced_news(tokens: Sequence[Token], first: int, last: int) -> Iterator[Edit]:
+    """`new T({x})`, where `x` makes what a constructor of T takes, is to g++ one of that and of
+    a T; `new T{{x}}` is what nvcc takes it for. Of several elements the two are not the same."""
+    for at in range(first, last - 3):
+        opens = at + 2
+        while opens < last and tokens[opens].text == "::":
+            opens += 2
+        words = [tokens[at].text, *(t.text for t in tokens[opens : opens + 2])]
+        if words != ["new", "(", "{"]:
+            continue
+        ends = closing(tokens, opens)
+        inner = tokens[opens + 2 : ends - 1]
+        if closing(tokens, opens + 1) == ends - 1 and len(split_commas(inner)) == 1:
+            yield Edit(tokens[opens].start, tokens[opens].end, "{")
+            yield Edit(tokens[ends].start, tokens[ends].end, "}")
 
 
 def _is_block(tokens: Sequence[Token], brace: int) -> bool:

@@ -23,6 +23,9 @@ def mended(text: str) -> str:
          "int main() { try { return 0; } catch (int) { return 0; } }"),
         ("int f() {\n g(\\ // more\n1); }", "int f() {\n g(  // more\n1); }"),
         ("int f() { g(\\ /* a */ \n1); }", "int f() { g(  /* a */ \n1); }"),
+        ("__global__ void k() { p = new T({ 1 }); }", "__global__ void k() { p = new T{{ 1 }}; }"),
+        ("__device__ T *f() { return new a::T({g(1, 2)}); }",
+         "__device__ T *f() { return new a::T{{g(1, 2)}}; }"),
     ],
 )  # fmt: skip
 def test_it_is_mended(written: str, given: str) -> None:
@@ -40,6 +43,10 @@ def test_it_is_mended(written: str, given: str) -> None:
         "void f() { return; }",
         "namespace a { int main() { return; } }",
         "int f() { g(1, \\\n 2); }",
+        "__global__ void k() { p = new T({1, 2}); }",
+        "__global__ void k() { p = new T({1}, 2); }",
+        "__global__ void k() { p = new T(1); q = new int[2]; r = new (p) T({1}); }",
+        "T *f() { return new T({1}); }",
         "int f() { g(a \\ b); }",
         "#define X 1 \\\n + 2\nint f() { return X; }",
         'const char *s = "\\ // text";',
