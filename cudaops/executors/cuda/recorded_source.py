@@ -46,8 +46,9 @@ def recorded_source(program: Program) -> RecordedSource:
 
 def recorded_in_place(program: Program) -> dict[str, str]:
     """For an author's own build: texts by their place in the tree. The main file, and others that
-    launch its kernels, include their rewritten selves, which stand beside them; headers of the
-    recorder stand in the tree's root. Of all files as one program any may be compiled by itself."""
+    launch its kernels, include their rewritten selves, which stand beside them by a name that no
+    build compiles (`nvcc *.cu`); headers of the recorder stand in the tree's root. Of all files as
+    one program any may be compiled by itself."""
     made = recorded_files(program, MAIN, "cuda")
     begin, _, variables = made.pop(MAIN).split("\n", 2)
     assert program.build is not None
@@ -58,7 +59,7 @@ def recorded_in_place(program: Program) -> dict[str, str]:
         if name != program.main_path and text == program.file(name).text:
             continue
         up = "../" * (len(path.parts) - 1)
-        beside = path.with_name(f"cudaops_{path.name}")
+        beside = path.with_name(f"cudaops_{path.name}.inc")
         whole = [begin.replace('"cuda', f'"{up}cuda'), f'#include "{beside.name}"']
         whole.append(variables if name == program.main_path else "")
         made |= {str(beside): text, name: "\n".join(whole)}

@@ -49,7 +49,7 @@ _RUNTIME = frozenset({
 })  # fmt: skip
 """Libraries that our runtime stands for, and those whose host functions our headers have."""
 _GPU_LIBRARIES = ("cublas", "cufft", "curand", "cusolver", "cusparse", "cudnn", "npp", "nvrtc")
-_OLD_STANDARD = re.compile(r"-std=(?:c|gnu)\+\+(?:98|03|0x|11|1y|14)")
+_OLD_STANDARD = re.compile(r"(?<=-std=)(?:c|gnu)\+\+(?:98|03|0x|11|1y|14)")
 _DEPENDENCIES = frozenset({"-MD", "-MMD", "-MP"})
 _OURS_FIRST = ["-include", "cudaops/cuda.h"]
 _HERE = Path()
@@ -117,6 +117,8 @@ def _nvcc(config: DriverConfig, words: list[str]) -> int:
         os.environ[WITHIN] = "1"
         links = line.phase == "link"
         linked = _recorder(config, words, is_library=line.has("shared")) if links else []
+        if config.recorder:
+            words = _as_our_headers_need(words)
         return _done([config.nvcc, *linked, *retargeted(words, config.sm_arch)])
     return _Processor(config, line).run()
 
@@ -150,7 +152,15 @@ def _with_our_headers(config: DriverConfig, name: str, words: list[str]) -> list
         return words
     is_c = any(word.endswith(".c") for word in kept) and "++" not in name
     first = [] if is_c or "-c" not in words else _OURS_FIRST
-    return [*first, *(_OLD_STANDARD.sub("-std=gnu++17", word) for word in words)]
+    return [*first, *(_OLD_STANDARD.sub("gnu++17", word) for word in words)]
+
+
+def _as_our_headers_need(words: Sequence[str]) -> list[str]:
+    """nvcc's words, by C++17 where they ask for an older standard: what stands before the author's
+    launches is written in it."""
+    joined = "\0".join(words)
+    joined = re.sub(r"(?<![^\0])(--?std)\0(?=(?:c|gnu)\+\+)", r"\1=", joined)
+    return _OLD_STANDARD.sub("c++17", joined).split("\0")
 
 
 def _includes(command: Sequence[str], source: str | None, folder: str) -> bool:

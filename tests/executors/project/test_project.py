@@ -452,6 +452,33 @@ def test_nvcc_builds_it_plain_and_recorded(
     assert not isinstance(module, CompileFailed), module.message
 
 
+@pytest.mark.nvcc
+@pytest.mark.parametrize("standard", ["", "-std=c++11", "--std c++14 -Xcompiler -std=c++14"])
+def test_nvcc_records_all_files_of_a_folder_by_any_standard(
+    standard: str, tmp_path: Path, kernels: Path
+) -> None:
+    """`*.cu` takes in whatever is put beside the author's files."""
+    folder = tmp_path / "shifts"
+    folder.mkdir()
+    (folder / "shift.h").write_text("void shift(int* data, int n);\n")
+    (folder / "shift.cu").write_text(
+        '#include "shift.h"\n'
+        "__global__ void shifted(int* data, int n) {\n"
+        "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n  if (i < n) data[i] += i;\n}\n"
+        "void shift(int* data, int n) { shifted<<<(n + 63) / 64, 64>>>(data, n); }\n"
+    )
+    (folder / "main.cu").write_text(
+        '#include "shift.h"\n#include <cuda_runtime.h>\n'
+        "int main() { int* data; cudaMalloc(&data, 400); shift(data, 100); }\n"
+    )
+    tools = project_tools(kernels, "sm_90", recorded=False)
+    command = f"nvcc {standard} *.cu -o app"
+    program = open_project(kernels, folder, folder / "shift.cu", command, "app", tools)
+    for recorded in (False, True):
+        built = GpuBuilder(kernels, "sm_90").program(program, recorded=recorded)
+        assert not isinstance(built, CompileFailed), built.message
+
+
 def test_a_kept_tree_whose_toolkit_has_moved_is_built_again(
     cpu_executor: CpuExecutor, filters: Path, tmp_path: Path
 ) -> None:
