@@ -44,7 +44,7 @@ def _launch_bound(bench: Workbench, profile: Profile) -> PerformanceLimit | None
     where = device(bench.executor.device)
     launch_us = measured.timing.gap_us if measured.timing else None
     if bench.models_time:
-        launch_us = where.launch_us
+        launch_us = where.launch_us - where.before_start_us
     if launch_us is None:
         return None
     captured = bench.captured.timed.captured

@@ -63,7 +63,8 @@ LOGIC = frozenset({"&", "|", "^"})
 """A call that is one instruction: GIMPLE's internal functions, and C's in single and double."""
 
 SQUARED = "powmult_"
-"""How g++ names what it makes of `pow(x, 2.0)`: a product. nvcc calls the function (13.0.88)."""
+"""How g++ names what it makes of `pow(x, 2.0)`: a product. nvcc calls the function (13.0.88). A
+product of an integer with itself may have that name too, and is one."""
 
 
 class Callee(NamedTuple):
@@ -264,7 +265,7 @@ class Translator:
         call = CALL.match(value)
         if call and not value.startswith("("):
             return self._call(call.group(1), kind)
-        if s.target_name.startswith(SQUARED):
+        if s.target_name.startswith(SQUARED) and kind in ("float", "double"):
             return cost.CALLS["pow" if kind == "double" else "powf"]
         if value.startswith("("):
             return self._cast(value, kind)

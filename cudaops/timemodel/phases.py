@@ -10,6 +10,7 @@ from cudaops.timemodel import costs as cost
 from cudaops.timemodel.aliasing import Aliasing
 from cudaops.timemodel.gimple import Function, Phi, Place, ssa_names
 from cudaops.timemodel.instructions import Callee, FindSite, Op, Translator, prologue
+from cudaops.timemodel.loop_counters import most_copies
 from cudaops.timemodel.steps import (
     Loop,
     Scheduler,
@@ -183,8 +184,11 @@ def _stretch(
         return joined * min(share * lanes / max(seen.lanes, 1e-9), 1.0)
 
     scheduler = Scheduler(function, sites, weight, aliasing)
+    ends = {n.index: n.ops[-1].statement for n in run.nodes if n.ops and n.ops[-1].kind == "branch"}
     for node in run.nodes:
         share = min(node.count / run.head.count, 1.0) if run.head.count else 0.0
+        above = [ends[p] for p in node.predecessors if p in ends and p != run.nodes[-1].index]
+        scheduler.under(above if share < ALWAYS and node is not run.head else [])
         if node is not run.head:
             for phi in node.phis:
                 scheduler.merge(phi.target, [source for source, _ in phi.sources])
@@ -197,7 +201,7 @@ def _stretch(
         return None
     factor = 1
     if _innermost(run, nodes) and not any(n.barrier for n in run.nodes):
-        factor = unroll_factor(steps, _trips(run.head, nodes))
+        factor = min(unroll_factor(steps, _trips(run.head, nodes)), _most_copies(run, function))
         carried = {source for phi in run.head.phis for source, _ in phi.sources}
         chase = scheduler.feeds_address(carried & _address_roots(run))
         merge = not (scheduler.stores_block_loads(_made(run)) or chase)
@@ -206,6 +210,15 @@ def _stretch(
         )
     repeats = per_warp / warps / factor
     return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0))
+
+
+def _most_copies(run: Run, function: Function) -> int:
+    """How often nvcc may repeat this innermost loop."""
+    body = [s for n in run.nodes for s in function.blocks[n.block].statements]
+    members = {n.index for n in run.nodes}
+    left = [n for n in run.nodes if any(x not in members for x in n.successors)]
+    tests = [n.ops[-1].statement for n in left if n.ops]
+    return most_copies(function, run.head.phis, body, tests)
 
 
 def _threads_taking_part(head: Node, nodes: list[Node]) -> float:
@@ -322,6 +335,8 @@ def _address_roots(run: Run) -> set[str]:
     return roots
 
 
+ALWAYS = 0.98
+"""Share of a run's passes from which on a node is no conditional arm."""
 SMALL_ARM = 12
 """Statements of a conditional arm that nvcc still turns into predicated instructions."""
 
@@ -438,7 +453,7 @@ def _continues(run: Run, node: Node) -> bool:
         return False
     if node.count > 1.02 * head.count:
         return False
-    if node.count >= 0.98 * head.count:
+    if node.count >= ALWAYS * head.count:
         return True
     return len(node.ops) <= SMALL_ARM and len(node.successors) == 1 and node.count <= head.count
 

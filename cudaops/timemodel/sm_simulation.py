@@ -293,6 +293,8 @@ class Costs:
     store_cycles_per_byte: float
     dram_read_share: float
     """Of what misses L1, 0-1."""
+    waiting_share: float
+    """Likewise, what is waited for as long as DRAM takes; not less."""
     dram_write_share: float
     times: Microarchitecture
 
@@ -317,15 +319,15 @@ class Costs:
         written_back = 0.0 if resident else work.traffic.dram_write_bytes
         if cold:
             written_back = work.traffic.first_write_bytes
+        read_share = min(work.traffic.dram_read_bytes / missed, 1.0) if missed else 0.0
         return Costs(
             sites=work.sites,
             lsu_cycles=32.0 / device.lanes("lsu"),
             l2_cycles_per_byte=1.0 / min(times.l2_bytes_per_clk, fabric),
             dram_cycles_per_byte=1.0 / dram,
             store_cycles_per_byte=1.0 / min(times.store_bytes_per_clk, fabric),
-            dram_read_share=fetched * min(work.traffic.dram_read_bytes / missed, 1.0)
-            if missed
-            else 0.0,
+            dram_read_share=fetched * read_share,
+            waiting_share=fetched * max(read_share, work.traffic.waiting_share),
             dram_write_share=min(written_back / written, 1.0) if written else 0.0,
             times=times,
         )
@@ -346,7 +348,7 @@ class Costs:
             l2 += missed * self.l2_cycles_per_byte
             dram += missed * self.dram_read_share * self.dram_cycles_per_byte
             all_hit_l1 *= site.l1_hit ** max(use.instructions, 1.0)
-            all_hit_l2 *= (1.0 - self.dram_read_share * (1.0 - site.l1_hit)) ** max(
+            all_hit_l2 *= (1.0 - self.waiting_share * (1.0 - site.l1_hit)) ** max(
                 use.instructions, 1.0
             )
             latency = max(latency, self.times.l1_latency)

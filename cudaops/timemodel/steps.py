@@ -82,6 +82,12 @@ class Scheduler:
         self._stored: list[tuple[Statement, int]] = []
         self._shared_at = 0
         self._now = 0
+        self._decided = -1
+
+    def under(self, conditions: Sequence[Statement]) -> None:
+        """What is added next only happens where these hold: it is loaded once they are known."""
+        read = [v for condition in conditions for v in self._read(condition)]
+        self._decided = max((v.depth for v in read), default=-1)
 
     def add(self, op: Op, share: float) -> None:
         """The next operation, which `share` (0-1) of the passes execute."""
@@ -141,7 +147,7 @@ class Scheduler:
 
     def _load(self, op: Op, share: float, depends_on: int) -> int:
         shared = self._shared(op)
-        step = max(depends_on + 1, 0 if shared else self._behind(op.statement))
+        step = max(max(depends_on, self._decided) + 1, 0 if shared else self._behind(op.statement))
         if shared:
             step = max(step, self._shared_at)
             if step == self._shared_at and step < len(self._drafts) and self._drafts[step].consumed:

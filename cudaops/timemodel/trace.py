@@ -446,13 +446,15 @@ def traffic(
     z = max(min(wave / (x * y), grid.z), 1)
     in_wave = [s.union(x, y, z) for s in (*reads, *writes)]
     read = SECTOR * sum(whole_read)
+    again = SECTOR * sum(in_wave[: len(reads)]) * grid.volume / wave
+    missed = grid.volume * sum(
+        s.instructions_per_block * s.sectors * SECTOR * (1 - s.l1_hit)
+        for s in sites
+        if s.space == "global" and not s.write
+    )
+    first = SECTOR * grid.volume * sum(s.a_block for s in reads)
+    waiting = first / max(first, missed, 1.0) * min(read / max(again, 1.0), 1.0)
     if footprint > room and SECTOR * sum(in_wave) > room:
-        again = SECTOR * sum(in_wave[: len(reads)]) * grid.volume / wave
-        missed = grid.volume * sum(
-            s.instructions_per_block * s.sectors * SECTOR * (1 - s.l1_hit)
-            for s in sites
-            if s.space == "global" and not s.write
-        )
         read = max(read, min(again, missed))
     resident = footprint <= room
     return Traffic(
@@ -461,6 +463,7 @@ def traffic(
         dram_write_bytes=0.0 if resident else SECTOR * sum(whole_written),
         resident=resident,
         l2_room_bytes=room,
+        waiting_share=waiting,
     )
 
 

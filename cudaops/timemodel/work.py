@@ -166,6 +166,9 @@ class Traffic:
     l2_room_bytes: float = 0.0
     """What L2 keeps: of the last so many bytes of a single launch, those written are still there
     when it ends."""
+    waiting_share: float = 0.0
+    """Of what misses L1, 0-1, what waits for DRAM where nothing of it was in L2: blocks that run at
+    once ask for the same data at the same time, and all of them wait for the one fetch."""
 
     @property
     def first_write_bytes(self) -> float:

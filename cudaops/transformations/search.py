@@ -33,7 +33,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import REROUNDING, Setting, Transformation
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.inline import Inline
-from cudaops.transformations.registry import TRANSFORMATIONS
+from cudaops.transformations.registry import TRANSFORMATIONS, transformation
 
 GAIN = 1.01
 """A round that betters the best by less than this factor is the last one, and a step without which
@@ -520,13 +520,8 @@ class Search:
 
     def _remade(self, root: Draft, steps: Sequence[Step]) -> tuple[Draft, Rewrite] | None:
         """A draft made of these steps anew; None where one of them cannot be."""
-        by_name = {one.name: one for one in self.offered}
-        draft = root
         try:
-            for step in steps:
-                at = _launch_of(draft, step.kernel)
-                focused = replace(draft, focus=at)
-                draft = _applied(draft, focused, step.kernel, by_name[step.name], step.setting)
+            draft = remade(root, steps)
             return draft, draft.rewrite()
         except NotUnderstood:
             return None
@@ -547,6 +542,16 @@ class Search:
         node = Node(len(self._nodes), draft, rewrite, found.time_us, 0)
         self._nodes.append(node)
         return node
+
+
+def remade(root: Draft, steps: Sequence[Step]) -> Draft:
+    """A draft made of these steps anew. Raises NotUnderstood where one of them cannot be."""
+    draft = root
+    for step in steps:
+        focused = replace(draft, focus=_launch_of(draft, step.kernel))
+        one = transformation(step.name)
+        draft = _applied(draft, focused, step.kernel, one, step.setting)
+    return draft
 
 
 def _key(name: str, setting: Setting, kernel: str) -> _Key:

@@ -77,17 +77,19 @@ def measure(
     executor: CpuExecutor, compiled: Compiled, workload: Workload, plan: ResolvedPlan, *,
     samples: int = 1, timeout_s: float = 120.0,
 ) -> Measurement | Misbehaved:  # fmt: skip
-    """Modelled time of all launches of the plan together, in the workload's L2 regime.
+    """Modelled time of all launches of the plan together, in the workload's L2 regime, by the clock
+    that judges on a GPU: from the first kernel's start.
 
     One sample whatever `samples` says: the model is deterministic, repeating it adds nothing.
     """
     models = _all(executor, compiled.unit, workload, plan, timeout_s)
     if isinstance(models, Misbehaved):
         return models
+    unseen_us = device_named(executor.device).before_start_us
     return Measurement(
         source="modelled",
         device=executor.device,
-        samples_us=(sum(model.duration_us for model in models),),
+        samples_us=(sum(model.duration_us for model in models) - unseen_us,),
         workload=workload.id,
         profile=_profile(executor, workload, models),
     )

@@ -1,0 +1,215 @@
+"""The time model against a search on a GPU: drafts that `cudaops run --executor cuda` timed are
+written again, modelled, and compared.
+
+    python benchmarks/improve.py FOLDER --executor cuda ... --out RUNS     (on a GPU)
+    python benchmarks/model_trials.py FOLDER RUNS/runs.tar.xz --each 12 --jobs 2 --out OUT
+
+FOLDER as for improve.py; no GPU is needed. Of each run up to `--each` drafts, evenly over their
+measured times, the author's kernel and the last candidate. Writes OUT/trials.jsonl (a row a
+program, kept as it comes and not made again) and prints the table: median error of a time and of a
+speedup, share of speedups within twice, rank correlation of the drafts of each program.
+
+A draft's time in a search holds what launching it takes; that is taken off, as the run's last
+candidate was timed both ways.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.model_table import spearman  # noqa: E402
+from benchmarks.pool import run_all  # noqa: E402
+from cudaops.domain.execution import CompileFailed, Measurement  # noqa: E402
+from cudaops.domain.rewrite import Rewrite  # noqa: E402
+from cudaops.domain.run import RunOptions  # noqa: E402
+from cudaops.errors import CudaOpsError  # noqa: E402
+from cudaops.executors.cpu.executor import CpuExecutor  # noqa: E402
+from cudaops.graph.services import open_bench  # noqa: E402
+from cudaops.program.syntax import NotUnderstood  # noqa: E402
+from cudaops.sandbox.workbench import Workbench  # noqa: E402
+from cudaops.settings import load_settings  # noqa: E402
+from cudaops.transformations.draft import Draft, Step, Subject  # noqa: E402
+from cudaops.transformations.search import remade  # noqa: E402
+
+_STEP = re.compile(r"(?P<name>\w+)(?: in (?P<kernel>\w+))?(?: \((?P<settings>.*)\))?")
+
+
+class NotModelled(Exception):
+    """What is in the way; a draft of a recipe has no steps to be made of again."""
+
+
+def read_steps(title: str) -> list[Step]:
+    """Of a draft as `search.spelled` names it."""
+    found = []
+    for text in title.split(" > "):
+        said = _STEP.fullmatch(text)
+        if said is None:
+            raise NotModelled(f"not a step: {text!r}")
+        words = [word.split(" ", 1) for word in (said["settings"] or "").split(", ") if word]
+        setting = {name: int(value) if value.isdigit() else value for name, value in words}
+        found.append(Step(said["name"], setting, "", said["kernel"] or ""))
+    return found
+
+
+def evenly(rows: Sequence[Any], most: int) -> list[Any]:
+    """So many of them, first and last among these."""
+    if len(rows) <= most:
+        return list(rows)
+    return [rows[round(n * (len(rows) - 1) / (most - 1))] for n in range(most)]
+
+
+def modelled_us(bench: Workbench, rewrite: Rewrite | None) -> float:
+    """Of a launch, in the mean over all that are timed. Raises NotModelled."""
+    total = launches = 0.0
+    for workload, count in bench.timed_launches:
+        measured = bench.measure(rewrite, workload, draft=True)
+        if isinstance(measured, CompileFailed):
+            raise NotModelled(measured.message)
+        if not isinstance(measured, Measurement):
+            raise NotModelled(measured.message)
+        total += measured.median_us * count
+        launches += count
+    return total / launches
+
+
+def of_run(folder: Path, run: Path, each: int, work: Path, timeout_s: float) -> dict[str, Any]:
+    """One program's row."""
+    record = json.loads((run / "run.json").read_text())
+    trials = json.loads((run / "iterations" / "01" / "trials.json").read_text())
+    last = next(a for a in reversed(record["attempts"]) if a.get("times"))
+    profile = record["profile"]["baseline"]
+    launching_us = max(0.0, last["candidate_launched_us"] - last["candidate_us"])
+    os.chdir(folder)
+    (source,) = Path().glob("*.cu")
+    words = Path("NVCC")
+    line = Path("ARGS").read_text().strip()
+    options = RunOptions(
+        source=source.name, working_folder=str(folder), kernel=profile["kernel"], out=str(work),
+        nvcc=words.read_text().strip() if words.is_file() else None,
+        argument_lines=(line,) if line else (), device=record["device"], timeout_seconds=timeout_s,
+    )  # fmt: skip
+    executor = CpuExecutor(record["device"], load_settings().builds_folder, program_folder=folder)
+    bench = open_bench(options, executor)
+    root = Draft.of(Subject(bench.program, bench.kernel, bench.workloads))
+    row: dict[str, Any] = {
+        "kernel": profile["kernel"], "device": record["device"], "launching_us": launching_us,
+        "author": [last["baseline_us"], modelled_us(bench, None)], "drafts": [], "left_out": [],
+    }  # fmt: skip
+    timed = sorted((t for t in trials if t["time_us"]), key=lambda t: t["time_us"])
+    for trial in evenly(timed, each):
+        try:
+            rewrite = remade(root, read_steps(trial["title"])).rewrite()
+            times = [trial["time_us"] - launching_us, modelled_us(bench, rewrite)]
+            row["drafts"].append([trial["title"], *times, rewrite.source_id])
+        except (CudaOpsError, NotModelled, NotUnderstood) as problem:
+            row["left_out"].append([trial["title"], str(problem)[:200]])
+    return row
+
+
+def compared(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The table, and what it comes to."""
+    yield "| program | author, measured us | modelled us | ratio | drafts | rank correlation | "
+    yield "|---|---|---|---|---|---|"
+    times, speedups, ranks = [], [], []
+    for row in rows:
+        theirs, modelled = row["author"]
+        measured = [us for _, us, *_ in row["drafts"]]
+        ours = [us for _, _, us, *_ in row["drafts"]]
+        rank = spearman(measured, ours) if len(set(measured)) > 3 and len(set(ours)) > 1 else None
+        ranks += [] if rank is None else [rank]
+        times += [modelled / theirs, *(b / a for a, b in zip(measured, ours, strict=True))]
+        speedups += [(modelled / b) / (theirs / a) for a, b in zip(measured, ours, strict=True)]
+        told = "-" if rank is None else f"{rank:.2f}"
+        yield (
+            f"| {row['program']} | {theirs:.2f} | {modelled:.2f} | {modelled / theirs:.2f} | "
+            f"{len(measured)} | {told} |"
+        )
+    if not ranks:
+        return
+    yield ""
+    yield (
+        f"{len(rows)} programs, {len(speedups)} drafts: median error of a time "
+        f"{100 * _error(times):.0f} %, of a speedup {100 * _error(speedups):.0f} %; "
+        f"{100 * sum(0.5 <= s <= 2.0 for s in speedups) / len(speedups):.0f} % of speedups within "
+        f"2x; rank correlation of a program's drafts {statistics.mean(ranks):.2f} in the mean, "
+        f"{statistics.median(ranks):.2f} in the median."
+    )
+
+
+def _error(ratios: Sequence[float]) -> float:
+    """Median factor by which a ratio is off 1, less 1."""
+    return math.exp(statistics.median(abs(math.log(r)) for r in ratios)) - 1.0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("runs", type=Path, help="runs.tar.xz of improve.py")
+    parser.add_argument("--each", type=int, default=12, help="drafts of one program")
+    parser.add_argument("--jobs", type=int, default=2, help="programs at once")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="for all of them")
+    parser.add_argument("--timeout", type=float, default=100.0, help="seconds of one run")
+    parser.add_argument("--only", nargs="*", default=[])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--one", help=argparse.SUPPRESS)  # of the process of one program
+    options = parser.parse_args()
+    if options.one:
+        with tempfile.TemporaryDirectory() as work:
+            row = of_run(
+                (options.folder / options.one).resolve(), options.runs / options.one, options.each,
+                Path(work), options.timeout,
+            )  # fmt: skip
+        sys.stdout.write(json.dumps(row) + "\n")
+        return 0
+    options.out.mkdir(parents=True, exist_ok=True)
+    kept = options.out / "trials.jsonl"
+    rows = [json.loads(x) for x in kept.read_text().splitlines()] if kept.exists() else []
+    with tempfile.TemporaryDirectory() as unpacked:
+        with tarfile.open(options.runs) as runs:
+            runs.extractall(unpacked, filter="data")
+        names = sorted(p.parts[-4] for p in Path(unpacked).glob("*/iterations/01/trials.json"))
+        known = {row["program"] for row in rows}
+        names = [n for n in names if n not in known and n in (options.only or names)]
+
+        def one(name: str, gpu: int, left_s: float) -> str:
+            command = [
+                sys.executable, __file__, str(options.folder), unpacked, "--one", name,
+                "--each", str(options.each), "--timeout", str(options.timeout), "--out", ".",
+            ]  # fmt: skip
+            try:
+                done = subprocess.run(
+                    command, capture_output=True, text=True, timeout=left_s, check=False
+                )
+            except subprocess.TimeoutExpired:
+                return ""
+            if done.returncode:
+                sys.stderr.write(f"{name}: {done.stderr.strip().splitlines()[-1][:300]}\n")
+            return done.stdout if not done.returncode else ""
+
+        for name, said in run_all(names, one, at_once=options.jobs, seconds=options.seconds):
+            if said:
+                rows.append({"program": name} | json.loads(said))
+                with kept.open("a") as out:
+                    out.write(json.dumps(rows[-1]) + "\n")
+                sys.stderr.write(f"{name}: {len(rows[-1]['drafts'])} drafts\n")
+    sys.stdout.write("\n".join(compared(sorted(rows, key=lambda r: str(r["program"])))) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""How often nvcc repeats a loop's body for the way in which the loop counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cudaops.timemodel.gimple import BINARY, Function, Phi, Statement, ssa_names
+
+FULL = 16
+"""Of a signed counter with a constant step: nvcc's own limit, where the body is small enough."""
+SOME = 4
+"""Of an unsigned counter with a constant step, and of a signed one with a step that a launch
+decides. Measured: SASS of one loop each, `sum += a[i] * d[i]` (nvcc 13.0.88, sm_90)."""
+_COUNTDOWN = "ivtmp"
+"""How g++ names a counter of its own, where the number of iterations is a constant."""
+NONE = 1
+"""Of an unsigned counter with a step that a launch decides (`i += blockDim.x`, whatever the type of
+`i`): it may wrap, so that nobody knows the number of iterations; likewise of a loop that ends by
+its data, by several ways out or by a shifted counter. Measured: likewise."""
+
+
+def most_copies(
+    function: Function, phis: Sequence[Phi], body: Sequence[Statement], tests: Sequence[Statement]
+) -> int:
+    """The most.
+
+    Args:
+        function: Whose loop it is.
+        phis: Of its header.
+        body: Its statements.
+        tests: The conditions that leave it.
+    """
+    if len(tests) != 1:
+        return NONE
+    made = {s.target_name: s for s in body if s.target_name}
+    carried = {phi.target: source for phi in phis for source, _ in phi.sources if source in made}
+    asked = _behind(ssa_names(tests[0].text), made, set(carried))
+    counts = [
+        _of_counter(function, phi, source, made)
+        for phi, source in carried.items()
+        if phi in asked or source in asked
+    ]
+    return max(counts, default=NONE)
+
+
+def _behind(names: Sequence[str], made: Mapping[str, Statement], stops: set[str]) -> set[str]:
+    """These names and what they are made of in the body, up to what is carried round."""
+    found: set[str] = set()
+    pending = list(names)
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            if name in made and name not in stops:
+                pending += made[name].uses
+    return found
+
+
+def _of_counter(function: Function, phi: str, source: str, made: Mapping[str, Statement]) -> int:
+    """Of a value that is `source` in the next iteration where it is `phi` in this one."""
+    step, name = made[source], source
+    while step.value.startswith("("):  # a cast
+        inner = step.value.rpartition(" ")[2]
+        if inner not in made:
+            return NONE
+        step, name = made[inner], inner
+    parts = BINARY.match(step.value)
+    if parts is None or parts[2] not in "+-":
+        return NONE
+    others = [part for part in (parts[1], parts[3]) if not _is(part, phi, made)]
+    if len(others) != 1:
+        return NONE
+    is_constant = not ssa_names(others[0]) and others[0].lstrip("-").isdigit()
+    kind = function.type_of(name)
+    if name.startswith(_COUNTDOWN):
+        return FULL
+    if kind.endswith("*"):
+        return FULL if is_constant else SOME
+    is_unsigned = "unsigned" in kind
+    if is_constant:
+        return SOME if is_unsigned and step is made[source] else FULL
+    return NONE if is_unsigned else SOME
+
+
+def _is(part: str, phi: str, made: Mapping[str, Statement]) -> bool:
+    """Whether an operand is the carried value, cast or not."""
+    while part in made and made[part].value.startswith("("):
+        part = made[part].value.rpartition(" ")[2]
+    return part == phi
