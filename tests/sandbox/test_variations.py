@@ -56,7 +56,7 @@ def test_integers_of_the_widest_range_are_drawn_within_it(
         assert least <= int(drawn.min()), way
         assert int(drawn.max()) <= most, way
     for way in ("between", "ascending", "steps", "ties"):
-        drawn = varied(way, element, values, generator)  # type: ignore[arg-type]
+        drawn = varied(way, element, values, generator)
         assert low <= int(drawn.min()), way
         assert int(drawn.max()) <= high, way
 
