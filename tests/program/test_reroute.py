@@ -221,6 +221,47 @@ def test_device_view_drops_host_code_only() -> None:
     assert re.findall(r"^#\w+", text, re.MULTILINE) == ["#ifdef", "#else", "#endif"]
 
 
+METHODS = """#define HD __host__ __device__
+struct Timer {
+    float* held; float at_;
+    Timer() : at_(3) { start(); }
+    ~Timer() { stop(); }
+private:
+    template <class T> explicit Timer(T x) : at_{x} { start(); }
+public:
+    void start() const noexcept { library(&at_); }
+    float stop() { float ms; library(&ms); return ms; }
+    template <class F> void go(F f) { f(&at_); }
+    operator float() const { return at_; }
+    HD float both() { return at_; }
+    static constexpr int size() { return 4; }
+    auto deduced() { return at_; }
+    virtual void later() { }
+    LIBRARY_HD float unknown() { return at_; }
+    struct Inner { float get() { library(nullptr); return 1; } };
+};
+__global__ void k(float* x) { x[0] = Timer::size(); }
+"""
+
+
+def test_methods_of_the_host_go_from_a_widened_view_alone() -> None:
+    """They hand a `float` to a library, which takes no `double`: `cudaEventElapsedTime`."""
+    program = parse(METHODS)
+    assert device_view_files(program)["main.cu"] == METHODS
+    text = device_view_files(program, widened=True)["main.cu"]
+    lost = [
+        "void start() const noexcept ;",
+        "float stop() ;",
+        "go(F f) ;",
+        "operator float() const ;",
+    ]
+    for one in (*lost, "float get() ;"):
+        assert one in text
+    kept = METHODS.splitlines()
+    gone = [a for a, b in zip(kept, text.splitlines(), strict=True) if a != b]
+    assert len(gone) == len(lost) + 1
+
+
 def test_a_macro_may_stand_for_the_function_space() -> None:
     text = view("#define HD __host__ __device__\nHD int f() { return 1; }\nint g() { return 2; }\n")
     assert "f() { return 1; }" in text

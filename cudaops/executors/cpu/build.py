@@ -340,7 +340,7 @@ def program_source(program: Program) -> Source:
 
 def unit_source(unit: Unit) -> Source:
     """What the kernels need of the program, the rewrite's text, and one entry a launch step."""
-    files = device_view_files(unit.program)
+    files = device_view_files(unit.program, widened=unit.widened)
     lines = ["#define CUDAOPS_WIDE_DOUBLES 1"] if unit.wide_doubles else []
     lines += ["#include <cudaops/widen.h>"] if unit.widened else []
     lines.append(f'#include "{unit.program.main_path}"')

@@ -80,7 +80,7 @@ class Source(NamedTuple):
 
 def unit_source(unit: Unit) -> Source:
     """What nvcc compiles: the program's device view, the rewrite's text and the marks."""
-    files = device_view_files(unit.program, dialect="cuda")
+    files = device_view_files(unit.program, dialect="cuda", widened=unit.widened)
     head = ""
     if unit.widened:
         files = {path: _double_literals(text) for path, text in files.items()}
