@@ -76,8 +76,8 @@ def timed(bench: Workbench, author: float, candidate: float, *, again: bool = Tr
         workload="w0", weight=1.0, baseline=side(author), candidate=side(candidate)
     )
     verifier = Verifier(bench.executor, bench.policy, bench.folder / "again", TIMEOUT_S)
-    plan, author = bench.plan(workload, None), partial(bench.run_author, workload)
-    subject = Subject(bench.compiled_baseline(workload), plan, held, author)
+    plan, again_by = bench.plan(workload, None), partial(bench.run_author, workload)
+    subject = Subject(bench.compiled_baseline(workload), plan, held, again_by)
 
     def closer(oracle: Oracle, a: Allocation, ran: Ran, reference: Reference) -> BufferAccuracy:
         return verifier.accuracy_of(subject, a, ran, reference)

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cudaops.domain.execution import Compiled, Unit
 from cudaops.domain.program import Program, SourceFile
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.program.macros import later_macros
 from cudaops.program.parse import load_program, parse_files
 from cudaops.program.plans import make_rewrite
 from cudaops.program.reroute import (
@@ -19,6 +22,7 @@ from cudaops.program.reroute import (
     device_view_files,
     rerouted_files,
 )
+from cudaops.transformations.draft import Draft, Subject
 from tests.lanes import examples
 
 CheckCpp = Callable[[dict[str, str], str], str]
@@ -295,6 +299,33 @@ def test_candidate_text() -> None:
         assert text.index(f'push_macro("{name}")') < text.index("namespace")
         assert text.index(f'pop_macro("{name}")') > text.index("}  // namespace")
     assert 'extern "C"' not in text
+
+
+LATER = """#define FACTOR 3
+#include "width.h"
+__global__ void k(float* x, int B, int T) { if (B < T) x[B] *= FACTOR; }
+#define B 8
+#define FACTOR_OF_HOST B
+int main() { float* x; k<<<B, 1>>>(x, 0, T); }
+#define T 4
+"""
+
+
+def test_a_macro_below_the_kernel_is_none_in_a_rewrite(tmp_path: Path) -> None:
+    files = (
+        SourceFile(path="main.cu", text=LATER),
+        SourceFile(path="width.h", text="#pragma once\n#define WIDTH 2\n"),
+    )
+    program = parse_files("main", files)
+    kernel = program.kernel("k")
+    assert later_macros(program, kernel) == ("B", "T")
+    source = "// @launch f grid=(1) block=(1) args=(x, B, T)\n" + kernel.text.replace("k(", "f(")
+    unit = Unit(
+        program=program, kernel="k", callee="k", rewrite=make_rewrite(source, "user", "t", "w")
+    )
+    compiled = CpuExecutor("A10", tmp_path).compile(unit)
+    assert isinstance(compiled, Compiled), compiled
+    assert Draft.of(Subject(program, kernel, ())).kernel.text.endswith(kernel.text[-30:])
 
 
 def test_candidate_errors_name_the_rewrites_own_lines(check_cpp: CheckCpp) -> None:
