@@ -5,7 +5,7 @@
     python -m benchmarks.door --programs FOLDER --commands profile
 
 With `--programs` the programs below FOLDER instead: a folder each, with one .cu that has a `main`,
-what that includes and reads, and, where wanted, ARGS (its arguments) and NVCC (words of nvcc).
+what that includes and reads, and what is said beside it (`authored.py`).
 
 `reproduce` captures a form and runs its launches again on their own, which must give what they gave
 in the program: on one GPU that takes 2 s a form, a profile by ncu 9 s. Writes a line of JSON for
@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+from benchmarks.authored import authored_below
 from benchmarks.pool import run_all
 from cudaops.executors.base import close_executor
 from cudaops.sandbox.roles import confirm_reproduces
@@ -35,7 +35,6 @@ from tests.door.test_forms import REWRITE, SUMS_ROWS, Form, opened, placed, read
 ROOT = Path(__file__).parents[1]
 LIMIT_S = 150.0
 """Of one command, unless it is said otherwise."""
-MAIN = re.compile(r"^\s*(?:__host__\s+)?(?:int|auto|void)\s+main\s*\(", re.MULTILINE)
 
 
 class Job(NamedTuple):
@@ -47,15 +46,10 @@ class Job(NamedTuple):
 
 def read_programs(folder: Path) -> list[Form]:
     """The programs below a folder, in the order of their names."""
-    found = []
-    for path in sorted(folder.resolve().glob("*/*.cu")):
-        text = path.read_text("utf-8", errors="replace")
-        if MAIN.search(text) is None:
-            continue
-        beside = (("args", path.with_name("ARGS")), ("nvcc", path.with_name("NVCC")))
-        said = {key: file.read_text().strip() for key, file in beside if file.exists()}
-        found.append(Form(path, {key: words for key, words in said.items() if words}, text))
-    return found
+    return [
+        Form(one.path, {k: x for k, x in (("args", one.args), ("nvcc", one.nvcc)) if x}, one.text)
+        for one in authored_below(folder.resolve(), "*/*.cu")
+    ]
 
 
 def reproduce(form: Form, executor: str) -> None:

@@ -1,5 +1,5 @@
-"""What `cudaops run` makes of a folder of programs: one subfolder each, with one .cu and ARGS, and
-NVCC where nvcc needs more words.
+"""What `cudaops run` makes of a folder of programs: one subfolder each, with one .cu and ARGS
+(`authored.py`).
 
     python benchmarks/improve.py FOLDER --executor cuda --jobs 4 --limit 560 --part 1/3 --out OUT
 
@@ -29,7 +29,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from rewrites import built, ran, ratios
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
+
+from rewrites import built, ran, ratios  # noqa: E402
+
+from benchmarks.authored import authored_in  # noqa: E402
 
 BEGAN = time.monotonic()
 LEAST_S = 60.0
@@ -42,17 +47,19 @@ def improved(
 ) -> dict[str, Any]:
     """One program's row. `small`: arguments to judge on, where its own are for time alone; `gpu`:
     the only one it may see."""
-    (source,) = folder.glob("*.cu")
+    source = authored_in(folder)
     left = options.limit - (time.monotonic() - BEGAN)
-    argv = (folder / "ARGS").read_text().strip()
+    argv = source.args
     lines = [argv] if small in (None, argv) else [f"judged: {small}", f"timed: {argv}"]
     command = [
-        sys.executable, "-m", "cudaops", "run", source.name, "--executor", options.executor,
+        sys.executable, "-m", "cudaops", "run", source.path.name, "--executor", options.executor,
         "--timeout", "100", "--out", str(out), *options.options.split(),
         *(word for line in lines for word in ("--args", line)),
     ]  # fmt: skip
-    if (folder / "NVCC").is_file():
-        command += ["--nvcc", (folder / "NVCC").read_text().strip()]
+    if source.nvcc:
+        command += ["--nvcc", source.nvcc]
+    if source.kernel:
+        command += ["--kernel", source.kernel]
     row: dict[str, Any] = {"program": folder.name, "args": lines}
     row |= ended(command, folder, gpu, min(options.each, left)) | recorded(out)
     strip(out)
@@ -133,15 +140,14 @@ def measured(record: dict[str, Any]) -> dict[str, Any] | None:
 def beside(folder: Path, best: Path, gpu: int) -> tuple[str, list[float | None]]:
     """What the rewritten program says, built by nvcc alone, beside the author's, and how many
     times as long the author's takes by each line of times that both print."""
-    (source,) = folder.glob("*.cu")
-    argv = (folder / "ARGS").read_text().split()
+    source = authored_in(folder)
     found, times = [], []
     with tempfile.TemporaryDirectory() as scratch:
-        for name, text in (("author", source), ("best", best)):
+        for name, text in (("author", source.path), ("best", best)):
             exe = Path(scratch) / name
             if problem := built(folder, text, exe):
                 return f"{name} does not compile: {problem}", []
-            done = ran(exe, argv, folder, gpu)
+            done = ran(exe, source.argv, folder, gpu)
             found.append((done["exit"], done.get("words", [])))
             times.append(done.get("times", []))
     same = "the same" if found[0] == found[1] else f"author {found[0]}, best {found[1]}"

@@ -4,10 +4,10 @@
         --out pairs.jsonl
 
 Each FOLDER is such a pair, or holds some: `base.cu` (the author's), `cand.cu` (a whole program, or
-device source with `@launch`), and, where wanted, ARGS (the program's arguments, `--kernel NAME --`
-before them), NVCC (words of nvcc) and EXPECT (`refuse` or `accept`). A pair has a process of its
-own. Writes a line of JSON for each as it ends, then those that did not end as expected. A pair that
-is not reached in time is left out, and the last line says how many.
+device source with `@launch`), what is said beside them (`authored.py`), and, where wanted, EXPECT
+(`refuse` or `accept`). A pair has a process of its own. Writes a line of JSON for each as it ends,
+then those that did not end as expected. A pair that is not reached in time is left out, and the
+last line says how many.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.authored import authored
 from benchmarks.pool import run_all
 from cudaops.domain.judgement import Policy
 from cudaops.domain.run import RunOptions
@@ -40,7 +40,6 @@ from tests.exploits.suite import SPEED_GATES
 
 SPEED = {*SPEED_GATES, "clocks"}
 """Gates at which an honest rewrite may end: it need not be faster here."""
-_KERNEL = re.compile(r"(?:--kernel (\S+)\s*)?(?:--\s+)?(.*)")
 
 
 class Pair(NamedTuple):
@@ -65,15 +64,14 @@ def pairs_in(folders: Sequence[Path]) -> Iterator[Pair]:
 def judge(folder: Path, executor: str) -> dict[str, Any]:
     """What becomes of one pair. Raises CudaOpsError where it is not judged at all."""
     os.chdir(folder)
-    words = {n: Path(n).read_text().strip() for n in ("ARGS", "NVCC") if Path(n).exists()}
-    kernel, line = _KERNEL.match(words.get("ARGS", "")).groups()  # type: ignore[union-attr]
+    base = authored(Path("base.cu"))
     with tempfile.TemporaryDirectory() as place:
         options = RunOptions(
             source="base.cu",
             working_folder=str(folder),
-            nvcc=words.get("NVCC") or None,
-            argument_lines=(line,) if line else (),
-            kernel=kernel,
+            nvcc=base.nvcc or None,
+            argument_lines=(base.args,) if base.args else (),
+            kernel=base.kernel,
             policy=Policy(min_speedup=ANY_SPEED),
             out=place,
         )

@@ -32,6 +32,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from benchmarks.authored import authored_in  # noqa: E402
 from benchmarks.model_table import spearman  # noqa: E402
 from benchmarks.pool import run_all  # noqa: E402
 from cudaops.domain.execution import CompileFailed, Measurement  # noqa: E402
@@ -95,13 +96,11 @@ def of_run(folder: Path, run: Path, each: int, work: Path, timeout_s: float) -> 
     profile = record["profile"]["baseline"]
     launching_us = max(0.0, last["candidate_launched_us"] - last["candidate_us"])
     os.chdir(folder)
-    (source,) = Path().glob("*.cu")
-    words = Path("NVCC")
-    line = Path("ARGS").read_text().strip()
+    source = authored_in(Path())
     options = RunOptions(
-        source=source.name, working_folder=str(folder), kernel=profile["kernel"], out=str(work),
-        nvcc=words.read_text().strip() if words.is_file() else None,
-        argument_lines=(line,) if line else (), device=record["device"], timeout_seconds=timeout_s,
+        source=source.path.name, working_folder=str(folder), out=str(work),
+        kernel=profile["kernel"], nvcc=source.nvcc or None, device=record["device"],
+        argument_lines=(source.args,) if source.args else (), timeout_seconds=timeout_s,
     )  # fmt: skip
     executor = CpuExecutor(record["device"], load_settings().builds_folder, program_folder=folder)
     bench = open_bench(options, executor)

@@ -4,10 +4,9 @@
         [--programs FOLDER...] [--jobs N] [--seed S] [--out DIR]
 
 Programs: the authors' of tests/exploits and examples, then every .cu with a `main` under each
-FOLDER, with the arguments in the file ARGS beside it (behind `--`, where there is one) or in a
-line `// args:`. Of each of the first `--aa` the kernel renamed, nothing else changed, goes through
-the gates on results (A/A): none may be refused, but for a fault that the judge names in its
-author's kernel as well. Of the first `--kernels` that pass, mutants
+FOLDER, with what is said beside it (`authored.py`). Of each of the first `--aa` the kernel renamed,
+nothing else changed, goes through the gates on results (A/A): none may be refused, but for a fault
+that the judge names in its author's kernel as well. Of the first `--kernels` that pass, mutants
 (`mutants.py`) go the same way; what does not compile is drawn anew. Nothing is timed. A survivor
 that nvcc makes the same PTX of is equivalent; of the others a person says whether they compute
 something else anywhere in the domain. Score: refused of all that are not equivalent.
@@ -47,10 +46,12 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).parent)]
 
 from mutants import Changed, mutants, mutated, whole_copy  # noqa: E402
 
+from benchmarks.authored import Authored, authored_below  # noqa: E402
 from cudaops.cuda.devices import device  # noqa: E402
 from cudaops.cuda.nvcc_line import nvcc_words  # noqa: E402
 from cudaops.domain.judgement import Gate, Policy  # noqa: E402
 from cudaops.domain.options import ProgramRun  # noqa: E402
+from cudaops.domain.program import PLAIN  # noqa: E402
 from cudaops.domain.rewrite import Rewrite  # noqa: E402
 from cudaops.errors import CudaOpsError  # noqa: E402
 from cudaops.executors.cpu.executor import CpuExecutor  # noqa: E402
@@ -58,6 +59,7 @@ from cudaops.executors.cuda.source import unit_source  # noqa: E402
 from cudaops.executors.cuda.toolchain import find_nvcc  # noqa: E402
 from cudaops.gates.evaluate import Evaluating  # noqa: E402
 from cudaops.gates.preprocessed import CODE_FLAGS  # noqa: E402
+from cudaops.program.compilation import read_compilation  # noqa: E402
 from cudaops.program.parse import load_program  # noqa: E402
 from cudaops.program.syntax import NotUnderstood  # noqa: E402
 from cudaops.sandbox.whole_program import whole_program_gates  # noqa: E402
@@ -65,8 +67,6 @@ from cudaops.sandbox.workbench import Workbench, open_workbench  # noqa: E402
 from cudaops.settings import load_settings  # noqa: E402
 from cudaops.transformations.draft import Draft, Subject  # noqa: E402
 
-MAIN = re.compile(r"^\s*(?:int|auto|void)\s+main\s*\(", re.MULTILINE)
-ARGS_LINE = re.compile(r"^//\s*args:(.*)$", re.MULTILINE)
 DEVICE = "A10"
 """Nothing is timed: it says how much shared memory there is, and what nvcc compiles for."""
 GRACE_S = 90.0
@@ -84,8 +84,7 @@ class Source(NamedTuple):
     """One author's program."""
 
     name: str
-    path: Path
-    argv: tuple[str, ...]
+    given: Authored
 
 
 # Programs
@@ -93,27 +92,17 @@ class Source(NamedTuple):
 
 def programs_in(folder: Path) -> Iterator[Source]:
     """Every program under a folder, by path."""
-    for path in sorted(folder.rglob("*.cu")):
-        text = path.read_text("utf-8", errors="replace")
-        if MAIN.search(text) and "__global__" in text:
-            name = path.relative_to(folder).with_suffix("").as_posix()
-            yield Source(f"{folder.name}/{name}", path, _argv(path, text))
-
-
-def _argv(path: Path, text: str) -> tuple[str, ...]:
-    beside = path.with_name("ARGS")
-    found = ARGS_LINE.search(text)
-    line = beside.read_text("utf-8") if beside.is_file() else found[1] if found else ""
-    before, dashes, behind = f" {line.strip()} ".partition(" -- ")
-    return tuple(shlex.split(behind if dashes else before))
+    for one in authored_below(folder):
+        if "__global__" in one.text:
+            name = one.path.relative_to(folder).with_suffix("").as_posix()
+            yield Source(f"{folder.name}/{name}", one)
 
 
 def own_programs() -> Iterator[Source]:
     """The authors' programs of this repository."""
     exploits = ROOT / "tests" / "exploits"
     # A rewrite that brings a `main` is no author's.
-    theirs = (p for p in programs_in(exploits) if "@launch" not in p.path.read_text("utf-8"))
-    yield from theirs
+    yield from (p for p in programs_in(exploits) if "@launch" not in p.given.text)
     yield from programs_in(ROOT / "examples")
 
 
@@ -170,8 +159,10 @@ def judge_program(options: argparse.Namespace) -> None:
 def _opened(options: argparse.Namespace, folder: Path) -> Workbench:
     kept = load_settings().builds_folder
     executor = CpuExecutor(DEVICE, kept.with_name(f"{kept.name}-mutants"), options.workers)
+    source = Path(options.one)
+    compilation = read_compilation(options.nvcc, source.parent)[0] if options.nvcc else PLAIN
     return open_workbench(
-        load_program(Path(options.one)),
+        load_program(source, compilation),
         None,
         (ProgramRun(argv=tuple(shlex.split(options.argv))),),
         executor,
@@ -277,14 +268,14 @@ class Running:
     def _judged(self, source: Source, count: int) -> list[dict[str, Any]]:
         options, rows = self._options, []
         command = [
-            sys.executable, __file__, "--one", source.path.name, "--name", source.name,
-            f"--argv={shlex.join(source.argv)}", "--mutants", str(count), "--seed",
-            str(options.seed), "--program-seconds", str(options.program_seconds), "--timeout",
-            str(options.timeout), "--workers", str(max(1, cores() // options.jobs)),
+            sys.executable, __file__, "--one", source.given.path.name, "--name", source.name,
+            f"--argv={source.given.args}", f"--nvcc={source.given.nvcc}", "--mutants", str(count),
+            "--seed", str(options.seed), "--program-seconds", str(options.program_seconds),
+            "--timeout", str(options.timeout), "--workers", str(max(1, cores() // options.jobs)),
         ]  # fmt: skip
         with tempfile.TemporaryDirectory(prefix="cudaops-mutants-") as name:
             place = Path(name) / "program"
-            shutil.copytree(source.path.parent, place)
+            shutil.copytree(source.given.path.parent, place)
             errors = Path(name) / "errors"
             with errors.open("w") as heard:
                 child = subprocess.Popen(
@@ -437,7 +428,7 @@ def main() -> int:
     parser.add_argument("--program-seconds", type=float, default=240.0)
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds of one run")
     parser.add_argument("--out", type=Path, default=Path("runs/mutation"))
-    for word in ("--one", "--name", "--argv"):  # of the process of one program
+    for word in ("--one", "--name", "--argv", "--nvcc"):  # of the process of one program
         parser.add_argument(word, help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()

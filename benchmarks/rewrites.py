@@ -2,10 +2,10 @@
 
     python benchmarks/rewrites.py AUTHORS REWRITES --gpus 2 --out OUT [--args lines.json]
 
-AUTHORS: a folder a program, with one .cu, its headers and ARGS. REWRITES: NAME.cu each. Every line
-that a program prints about a time stands in OUT/rewrites.json from both, and the ratio of their
-numbers; so do words such as FAIL that only one of them prints. `--args`: other lines than ARGS, by
-name, where an author's program would run for minutes. A program at a time on each GPU.
+AUTHORS: a folder a program, with one .cu, its headers and ARGS (`authored.py`). REWRITES: NAME.cu
+each. Every line that a program prints about a time stands in OUT/rewrites.json from both, and the
+ratio of their numbers; so do words such as FAIL that only one of them prints. `--args`: other lines
+than ARGS, by name, where an author's program would run for minutes. One at a time on each GPU.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.authored import authored_in
+
 TIME_LINE = re.compile(r"\btime\b|usec|KERNEL_MS", re.IGNORECASE)
 NUMBER = re.compile(r"[-+]?\d+\.?\d*(?:[eE][-+]?\d+)?")
 FAILED = re.compile(r"\b(fail\w*|mismatch\w*|incorrect|wrong|error|pass\w*|ok)\b", re.IGNORECASE)
@@ -37,8 +41,7 @@ def built(folder: Path, text: Path, exe: Path) -> str:
     shutil.copytree(folder, work)
     (main,) = work.glob("*.cu")
     shutil.copy(text, main)
-    words = folder / "NVCC"
-    more = shlex.split(words.read_text()) if words.is_file() else []
+    more = authored_in(folder).nvcc_words
     command = ["nvcc", "-O3", "-arch=native", "-std=c++17", *more, main.name, "-o", str(exe)]
     done = subprocess.run(command, cwd=work, capture_output=True, text=True, check=False)
     return done.stderr.strip()[:300] if done.returncode else ""
@@ -96,7 +99,7 @@ def main() -> int:
 
         def build(name: str) -> None:
             folder = options.authors.resolve() / name
-            (main,) = folder.glob("*.cu")
+            main = authored_in(folder).path
             texts = (("author", main), ("rewrite", options.rewrites.resolve() / f"{name}.cu"))
             problems = [built(folder, text, exe(name, side)) for side, text in texts]
             rows[name]["problem"] = next((p for p in problems if p), "")
@@ -108,9 +111,9 @@ def main() -> int:
                 except queue.Empty:
                     return
                 folder, row = options.authors.resolve() / name, rows[name]
-                row["args"] = others.get(name, (folder / "ARGS").read_text().strip())
+                row["args"] = others.get(name, authored_in(folder).args)
                 for side in ("author", "rewrite"):
-                    row[side] = ran(exe(name, side), row["args"].split(), folder, gpu)
+                    row[side] = ran(exe(name, side), shlex.split(row["args"]), folder, gpu)
                 times = [row[side].get("times", []) for side in ("author", "rewrite")]
                 row["ratios"] = ratios(*times)
                 sys.stdout.write(f"{name}: {json.dumps(row)}\n")

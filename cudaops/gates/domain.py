@@ -41,6 +41,7 @@ from cudaops.program.plans import resolve
 from cudaops.sandbox.draw import Draw, Subject
 from cudaops.sandbox.drawn import Domain, DomainBuilder, DrawnInput
 from cudaops.sandbox.oracle import Baseline
+from cudaops.sandbox.portions import Telling, in_portions
 from cudaops.sandbox.shared_variables import with_variables
 from cudaops.sandbox.variations import Way
 from cudaops.sandbox.workbench import Workbench
@@ -115,9 +116,12 @@ class DomainJudge:
         folder: Path,
         refused: Path,
         ways: Sequence[Run] = ON_PROCESSOR,
+        say: Say = lambda line: None,
     ) -> None:
         """`executor`: where the references of the domain were made. `compiled`: the candidate,
-        built there. `refused`: the folder that keeps an input on which it is wrong."""
+        built there. `refused`: the folder that keeps an input on which it is wrong. `say` hears
+        how far it is."""
+        self._telling = Telling(say)
         self._refused_folder = refused
         self._ways = ways
         self._executor = executor
@@ -173,20 +177,40 @@ class DomainJudge:
         largest = max((one.draw.shape.accesses for one, _ in trials), default=0)
         for number, way in enumerate(self._ways):
             left = [n for n in range(len(trials)) if n not in refusals]
-            ran = self._executor.run_trials(
-                self._compiled,
-                [trials[n][1] for n in left],
-                self._folder / f"way_{number}",
-                check=way.check,
-                last_first=way.last_first,
-                most_accesses=max(LEAST_ACCESSES, LIMIT_FACTOR * largest),
-                limit_s=LIMIT_S,
-                timeout_s=ALL_S,
-            )
+            ran = self._ran(
+                way, [trials[n][1] for n in left], self._folder / f"way_{number}",
+                max(LEAST_ACCESSES, LIMIT_FACTOR * largest),
+            )  # fmt: skip
             for n, tried in zip(left, ran, strict=True):
                 if (found := self._seen(trials[n][0], tried)) is not None:
                     refusals[n] = found._replace(why=way.how + found.why)
         return list(refusals.values())
+
+    def _ran(
+        self, way: Run, trials: Sequence[Trial], folder: Path, most_accesses: int
+    ) -> Sequence[Tried]:
+        def run(portion: Sequence[Trial], place: Path, left_s: float) -> Sequence[Tried]:
+            return self._executor.run_trials(
+                self._compiled,
+                portion,
+                place,
+                check=way.check,
+                last_first=way.last_first,
+                most_accesses=most_accesses,
+                limit_s=LIMIT_S,
+                timeout_s=left_s,
+            )
+
+        if self._ways is not ON_PROCESSOR:  # some inputs, and a process there takes long to begin
+            return run(trials, folder, ALL_S)
+        launched = 0
+
+        def ran(launches: int) -> None:
+            nonlocal launched
+            launched += launches
+            self._telling(f"{way.how}the rewrite on {launched} of {len(trials)} drawn inputs")
+
+        return in_portions(trials, folder, ALL_S, run, ran)
 
     def _seen(self, one: DrawnInput, tried: Tried) -> Refusal | None:
         outcome = tried.outcome
@@ -293,7 +317,7 @@ def domain_gate(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None
 def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) -> Judged:
     if workload.id not in bench.domains:
         say("drawing inputs, and running the author's kernel on them under the checker")
-        bench.domains[workload.id] = _known(bench, workload)
+        bench.domains[workload.id] = _known(bench, workload, say)
     known = bench.domains[workload.id]
     processor = bench.executor.processor
     compiled = processor.compile(bench.unit(workload, rewrite))
@@ -303,7 +327,9 @@ def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) ->
         return Judged(_without(known.domain.problem or ""))
     folder = bench.folder / "work" / f"domain-{rewrite.id}"
     refused = bench.folder / "refused" / rewrite.id
-    judge = DomainJudge(processor, compiled, rewrite, bench.kernel, bench.policy, folder, refused)
+    judge = DomainJudge(
+        processor, compiled, rewrite, bench.kernel, bench.policy, folder, refused, say=say
+    )
     judged = judge.judge(known.domain, known.builder.about(known.domain, rewrite.source))
     if judged.gate.passed and known.on_gpu:
         judged = _on_gpu(bench, rewrite, workload, known, judged)
@@ -350,7 +376,7 @@ def _by_the_author(bench: Workbench, workload: Workload, domain: Domain) -> tupl
     )
 
 
-def _known(bench: Workbench, workload: Workload) -> Known:
+def _known(bench: Workbench, workload: Workload, say: Say) -> Known:
     processor = bench.executor.processor
     roles = bench.oracle(workload).workload
     launches = tuple(
@@ -371,7 +397,7 @@ def _known(bench: Workbench, workload: Workload) -> Known:
     else:
         problem = f"the widened kernel does not compile: {widened.message}"
         baseline = baseline._replace(wide_problem=problem)
-    builder = DomainBuilder(processor, baseline, subject, folder, bench.seed)
+    builder = DomainBuilder(processor, baseline, subject, folder, bench.seed, say)
     domain = builder.build()
     return Known(builder, domain, _by_the_author(bench, workload, domain))
 

@@ -51,6 +51,7 @@ from cudaops.program.hygiene_preprocessed import (
     with_plain_words,
 )
 from cudaops.program.lexing import apply_edits, byte_text, lex, line_of
+from cudaops.program.macros import later_macros
 from cudaops.program.ptx_asm import asm_edits
 from cudaops.program.reroute import device_view_files
 from cudaops.sandbox.workbench import Workbench
@@ -319,7 +320,9 @@ def _other_for_nvcc(executor: Executor, unit: Unit, views: Sequence[TextView]) -
     if "nvcc" not in texts:
         return _foreign_condition(rewrite)
     by_gxx = _by_gxx(unit, "plain")
-    same = {**by_gxx.files, cpu_build.CANDIDATE: candidate_text(rewrite, dialect="cuda")}
+    later = later_macros(unit.program, unit.program.kernel(unit.kernel))
+    text = candidate_text(rewrite, dialect="cuda", later=later)
+    same = {**by_gxx.files, cpu_build.CANDIDATE: text}
     ours = _words(_text(by_gxx._replace(files=same), rewrite, executor.cache))
     theirs = _words(texts["nvcc"])
     for (word, line), (other, at) in zip_longest(ours, theirs, fillvalue=("", 0)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from cudaops.domain.execution import MEASURED, Measurement, Ran, TimedOutput, Timing
@@ -31,13 +31,21 @@ what was computed for the captured inputs alone saves nearly all of it."""
 NOBODY_LOOKED = "nobody looked at what its timed launches wrote"
 
 
+Closer = Callable[[Oracle, Allocation, Ran, Reference], BufferAccuracy]
+"""A buffer held against what the author's kernel does in further runs of its own."""
+
+
 def timed_outputs_gate(
-    oracles: Sequence[Oracle], comparisons: Sequence[Comparison], policy: Policy
+    oracles: Sequence[Oracle],
+    comparisons: Sequence[Comparison],
+    policy: Policy,
+    closer: Closer | None = None,
 ) -> Gate:
     """Hold every kept result of timed launches, of baseline and candidate, against its reference.
 
     Failed: a result is wrong, too few were looked at, or none at all. Quarantined: all are right,
-    but the candidate is as fast as it is on the captured inputs alone. A baseline whose timed
+    but the candidate is as fast as it is on the captured inputs alone. `closer` has the last word
+    on a result that is too far off: atomics leave another one each time. A baseline whose timed
     results are wrong fails it too: no time taken beside it means anything, and who disturbed it
     cannot be told.
     """
@@ -51,7 +59,7 @@ def timed_outputs_gate(
         if oracle is None:
             problems.append(f"{comparison.workload}: there is no reference for it")
             continue
-        for one in _sides(comparison, oracle, policy):
+        for one in _sides(comparison, oracle, policy, closer):
             problems += _problems(one, numbers)
         text = _replay(comparison, numbers)
         replayed += [text] if text else []
@@ -74,6 +82,7 @@ class _Side(NamedTuple):
     timing: Timing | None
     oracle: Oracle
     policy: Policy
+    closer: Closer | None
     free_order: set[int]
     """Buffers whose elements the author's timed launches left in different orders. Found on his
     side, which is looked at first."""
@@ -84,7 +93,9 @@ class _Side(NamedTuple):
         return self.key.startswith("baseline")
 
 
-def _sides(comparison: Comparison, oracle: Oracle, policy: Policy) -> Iterator[_Side]:
+def _sides(
+    comparison: Comparison, oracle: Oracle, policy: Policy, closer: Closer | None
+) -> Iterator[_Side]:
     pairs: tuple[tuple[str, str, Measurement], ...] = (
         ("baseline", "the author's own kernel", comparison.baseline),
         ("candidate", "the candidate", comparison.candidate),
@@ -92,7 +103,7 @@ def _sides(comparison: Comparison, oracle: Oracle, policy: Policy) -> Iterator[_
     free_order: set[int] = set()
     for name, shown, side in pairs:
         where, key = f"{shown} on {comparison.workload}", f"{name}_{comparison.workload}"
-        yield _Side(where, key, side.timing, oracle, policy, free_order)
+        yield _Side(where, key, side.timing, oracle, policy, closer, free_order)
 
 
 def _problems(side: _Side, numbers: dict[str, float]) -> list[str]:
@@ -159,7 +170,8 @@ def _wrong(
 
 
 def _accuracy(side: _Side, a: Allocation, ran: Ran, reference: Reference) -> BufferAccuracy:
-    """Of one buffer; in any order where the author's own kernel leaves it in several."""
+    """Of one buffer; in any order where the author's own kernel leaves it in several. His further
+    runs, which no candidate was near, say how far that is from itself."""
     name = side.oracle.workload.name_of(a)
     found = buffer_accuracy(a, name, ran, reference, side.policy)
     if found.passed:
@@ -168,7 +180,7 @@ def _accuracy(side: _Side, a: Allocation, ran: Ran, reference: Reference) -> Buf
         side.free_order.add(a.index)
     if a.index in side.free_order:
         return in_any_order(a, name, ran, reference, side.policy)
-    return found
+    return found if side.closer is None else side.closer(side.oracle, a, ran, reference)
 
 
 def _replay(comparison: Comparison, numbers: dict[str, float]) -> str | None:

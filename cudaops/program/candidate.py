@@ -28,7 +28,11 @@ spelled its way. `cuda`: nvcc or NVRTC, who read them as the author wrote them."
 
 
 def candidate_text(
-    rewrite: Rewrite, *, dialect: Dialect = "gcc", beside: Sequence[SourceFile] = ()
+    rewrite: Rewrite,
+    *,
+    dialect: Dialect = "gcc",
+    beside: Sequence[SourceFile] = (),
+    later: Sequence[str] = (),
 ) -> str:
     """A rewrite as an executor compiles it, in `namespace cudaops_candidate`.
 
@@ -36,6 +40,7 @@ def candidate_text(
     only; names that meant something outside mean the same after it. `#line` makes compiler
     messages name `candidate.cu` and the rewrite's own lines. `beside`: the author's files, whose
     dynamic shared memory outside of functions the rewrite may name, and g++ has inside of them.
+    `later`: macros that are none where the author's kernel stands (`macros.later_macros`).
     """
     lexed = lex(byte_text(rewrite.source))
     edits = _gcc_edits(rewrite, beside) if dialect == "gcc" else []
@@ -43,9 +48,9 @@ def candidate_text(
     body = plain_text(apply_edits(lexed.text, disjoint(edits)))
     return (
         "".join(f"{i}\n" for i in hoisted_includes(lexed))
-        + "".join(f"{line}\n" for line in macro_prologue(rewrite))
+        + "".join(f"{line}\n" for line in macro_prologue(rewrite, later))
         + f'namespace {NAMESPACE} {{\n#line 1 "{FILE}"\n{body}\n}}  // namespace {NAMESPACE}\n'
-        + "".join(f"{line}\n" for line in macro_epilogue(rewrite))
+        + "".join(f"{line}\n" for line in macro_epilogue(rewrite, later))
     )
 
 
@@ -97,14 +102,15 @@ def own_macros(rewrite: Rewrite) -> tuple[str, ...]:
     return tuple(sorted({*rewrite.values(), *macro_names(lex(byte_text(rewrite.source)))}))
 
 
-def macro_prologue(rewrite: Rewrite) -> list[str]:
-    """Save every macro the text sets, and give the tune names their values."""
+def macro_prologue(rewrite: Rewrite, later: Sequence[str] = ()) -> list[str]:
+    """Save every macro the text sets and those of `later`, and give the tune names their values."""
     lines = []
-    for name in own_macros(rewrite):
+    for name in sorted({*own_macros(rewrite), *later}):
         lines += [f'#pragma push_macro("{name}")', f"#undef {name}"]
     return lines + [f"#define {name} {value}" for name, value in sorted(rewrite.values().items())]
 
 
-def macro_epilogue(rewrite: Rewrite) -> list[str]:
+def macro_epilogue(rewrite: Rewrite, later: Sequence[str] = ()) -> list[str]:
     """Bring back what `macro_prologue` saved."""
-    return [f'#pragma pop_macro("{name}")' for name in own_macros(rewrite)]
+    names = sorted({*own_macros(rewrite), *later})
+    return [f'#pragma pop_macro("{name}")' for name in names]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
+from cudaops.domain.program import Kernel, Program
 from cudaops.program.launches import Launch, find_launches, macro_parameters
 from cudaops.program.lexing import (
     Directive,
@@ -254,3 +256,56 @@ def stand_for_several(parts: Sequence[str], files: Iterable[Lexed]) -> bool:
             if "," in words[body + 1 :]:
                 return True
     return False
+
+
+# Macros that begin behind the kernel
+
+
+def later_macros(program: Program, kernel: Kernel) -> tuple[str, ...]:
+    """Macros in force behind the program whose names stand in the kernel's file as something else,
+    before the end of the kernel: parameters `B`, `T` of kernels above `#define B 8`. A rewrite
+    stands behind the program where it is compiled alone, and means what the author meant."""
+    walk = _Walk({f.path: lex(byte_text(f.text)) for f in program.files}, kernel)
+    for path in (program.main_path, *walk.files):
+        walk.file(path)
+    lexed = walk.files[kernel.file]
+    used = {t.text for t in lexed.tokens if t.directive < 0 and t.start < kernel.end_byte}
+    return tuple(sorted((walk.defined - walk.at_kernel) & used))
+
+
+class _Walk:
+    """Through the directives of a program in the order of its compilation."""
+
+    def __init__(self, files: Mapping[str, Lexed], kernel: Kernel) -> None:
+        self.files, self._kernel = files, kernel
+        self.defined: set[str] = set()
+        self.at_kernel: frozenset[str] = frozenset()
+        self._seen: set[str] = set()
+
+    def file(self, path: str) -> None:
+        """One file, once."""
+        if path in self._seen:
+            return
+        self._seen.add(path)
+        lexed, is_before = self.files[path], path == self._kernel.file
+        for directive in lexed.directives:
+            if is_before and directive.start >= self._kernel.end_byte:
+                self.at_kernel, is_before = frozenset(self.defined), False
+            words = [t.text for t in lexed.tokens[directive.first + 2 : directive.last]]
+            if lexed.dead(directive.start) or not words:
+                continue
+            if directive.keyword == "define":
+                self.defined.add(words[0])
+            elif directive.keyword == "undef":
+                self.defined.discard(words[0])
+            elif directive.keyword == "include":
+                self._included(path, "".join(words).strip('<>"'))
+        if is_before:
+            self.at_kernel = frozenset(self.defined)
+
+    def _included(self, path: str, name: str) -> None:
+        beside = posixpath.normpath(posixpath.join(posixpath.dirname(path), name))
+        ends = [f for f in self.files if f == beside or f.endswith(f"/{name}")] or [
+            f for f in self.files if posixpath.basename(f) == posixpath.basename(name)
+        ]
+        self.file(beside if beside in self.files else next(iter(ends), path))

@@ -29,6 +29,7 @@ _AFTER_PARAMETERS = frozenset({
     "{", ":", ";", "const", "noexcept", "override", "final", "volatile", "try", "->", "&",
     "__launch_bounds__", "__attribute__", "requires", "=", "",
 })  # fmt: skip
+_ACCESS = frozenset({"public", "private", "protected"})
 _TYPE_WORDS = frozenset({"struct", "class", "union", "enum"})
 
 
@@ -119,6 +120,18 @@ def outline(raw: str, aliases: frozenset[tuple[str, frozenset[str]]] = frozenset
     words = {**dict(aliases), **dict(space_aliases(lexed))}
     items = tuple(_Reader(tokens, words).items(0, len(tokens), ()))
     return Outline(lexed, tokens, items)
+
+
+def members(facts: Outline, item: Item) -> Iterator[Item]:
+    """What a type's braces declare, those of types in it included. Spaces that a macro of another
+    file stands for are not among theirs."""
+    brace = next((i for i in range(item.first, item.last) if facts.tokens[i].text == "{"), None)
+    if item.kind != "type" or brace is None:
+        return
+    words = dict(space_aliases(facts.lexed))
+    for one in _Reader(facts.tokens, words).items(brace + 1, closing(facts.tokens, brace), ()):
+        yield one
+        yield from members(facts, one)
 
 
 def space_aliases(lexed: Lexed) -> frozenset[tuple[str, frozenset[str]]]:
@@ -232,6 +245,9 @@ class _Reader:
         while at < end:
             if self.text(at) in (";", "}"):
                 at += 1
+                continue
+            if self.text(at) in _ACCESS and self.text(at + 1) == ":":
+                at += 2
                 continue
             block = self._block(at, end)
             if block is not None:

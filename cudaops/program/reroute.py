@@ -46,7 +46,7 @@ from cudaops.program.lexing import (
     plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline, outline, space_aliases
+from cudaops.program.outline import Item, Outline, members, outline, space_aliases
 from cudaops.program.overloads import Probes, left_out
 
 __all__ = ["Dialect", "candidate_text", "deduce_instance", "device_view_files", "rerouted_files"]
@@ -70,9 +70,15 @@ def rerouted_files(
     return _Rewriter(program, dialect, shim).files(host=True)
 
 
-def device_view_files(program: Program, *, dialect: Dialect = "gcc") -> dict[str, str]:
-    """The same without the bodies of host-only functions: what the kernels need to compile."""
-    files = _Rewriter(program, dialect, _SHIM).files(host=False)
+def device_view_files(
+    program: Program, *, dialect: Dialect = "gcc", widened: bool = False
+) -> dict[str, str]:
+    """The same without the bodies of host-only functions: what the kernels need to compile.
+    `widened`: methods of the host have none either, but for constructors and destructors; they may
+    hand a `float` on to a library, which takes no `double`."""
+    rewriter = _Rewriter(program, dialect, _SHIM)
+    rewriter.methods = not widened
+    files = rewriter.files(host=False)
     parts = () if program.build is None else program.build.parts
     folder = PurePath(program.main_path).parent
     lines = [f'#include "{os.path.relpath(part, folder)}"\n' for part in parts]
@@ -136,6 +142,8 @@ class _Rewriter:
             k.name for k in program.kernels if k.template_parameters and not k.needs_types
         }
         self.probes = Probes(program.kernels, self.outlines, self._unclear())
+        self.methods = True
+        """Whether methods of the host keep their bodies in a device view."""
         self.directed = any(_USING_NAMESPACE.search(raw) for raw in raws.values())
 
     def files(self, *, host: bool) -> dict[str, str]:
@@ -158,6 +166,13 @@ class _Rewriter:
             holes += [
                 _without_body(facts, i) for i in facts.items if i.is_host_only and not _goes(i)
             ]
+            if not self.methods:
+                holes += [
+                    _without_body(facts, m)
+                    for i in facts.items
+                    for m in members(facts, i)
+                    if _is_plain_method(m, facts)
+                ]
         kept = [e for e in edits if not any(h.start <= e.start < h.end for h in holes)]
         return apply_edits(facts.lexed.text, disjoint([*kept, *holes]))
 
@@ -349,6 +364,23 @@ def _goes(item: Item) -> bool:
         return not item.spaces & {"__global__", "__device__"}
     whole = "::" in item.name or item.qualified_name == "main" or "try" in item.specifiers
     return item.is_host_only and whole
+
+
+_NO_TYPE = frozenset({"inline", "explicit", "static", "__host__"})
+
+
+def _is_plain_method(item: Item, facts: Outline) -> bool:
+    """A method of the host, of whose words each is known. One with a deduced type needs its body,
+    and so does what variables at file scope call: constructors and destructors, which have no
+    type, and virtual ones."""
+    if item.parameters is None or item.body is None or not item.is_host_only:
+        return False
+    first = item.first if item.template is None else item.template[1] + 1
+    head = facts.tokens[first : item.parameters[0] - 1]
+    typed = any(t.kind == "name" and t.text not in _NO_TYPE for t in head)
+    words = item.specifiers - _NO_TYPE
+    unknown = any(len(w) > 1 and (w.isupper() or w.startswith("__")) for w in words)
+    return typed and not unknown and not words & {"auto", "virtual", "override"}
 
 
 def _removed(facts: Outline, item: Item) -> Edit:

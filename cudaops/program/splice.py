@@ -36,7 +36,7 @@ from cudaops.program.lexing import (
     lex,
     plain_text,
 )
-from cudaops.program.macros import launches_written_out, stand_for_several
+from cudaops.program.macros import later_macros, launches_written_out, stand_for_several
 from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
 from cudaops.program.overloads import defaults_of, left_out, parameters_of, signature_of
 from cudaops.program.parse import parse_files
@@ -249,6 +249,8 @@ class _Place(NamedTuple):
     is declared behind each of them."""
     others: tuple[Kernel, ...] = ()
     """Of the same name, which they may mean as well."""
+    later: Sequence[str] = ()
+    """Macros that are none where the kernel stands, and may be there."""
 
     @staticmethod
     def of(program: Program, kernel: Kernel, wanted: Sequence[str]) -> _Place:
@@ -298,6 +300,7 @@ class _Place(NamedTuple):
             through_pointers=bool(through),
             declared=declared if apart else {},
             others=tuple(others),
+            later=() if after else later_macros(program, kernel),
         )
 
 
@@ -489,12 +492,12 @@ def _framed(
         *(includes.splitlines() if place.is_global else []),
         *fence.define,
         *fence.begin,
-        *macro_prologue(rewrite),
+        *macro_prologue(rewrite, place.later),
         f"namespace {namespace_name(kernel)} {{",
         body.strip("\n"),
         *helpers,
         f"}}  // namespace {namespace_name(kernel)}",
-        *macro_epilogue(rewrite),
+        *macro_epilogue(rewrite, place.later),
         *fence.end,
         *wrapper,
         *fence.undefine,

@@ -10,11 +10,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from cudaops.domain.execution import Misbehaved, Ran
+from cudaops.domain.execution import Compiled, Misbehaved, Ran
+from cudaops.domain.run import Say
 from cudaops.domain.workload import FLOATING, Allocation, Element, Field, Workload
 from cudaops.executors.arrays import (
     Array,
@@ -42,6 +43,7 @@ from cudaops.sandbox.draws import Drawing
 from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_arguments
 from cudaops.sandbox.launch_numbers import number_of
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
+from cudaops.sandbox.portions import Telling, in_portions
 from cudaops.sandbox.shapes import Shape, ShapeFinder, axes_of, with_a_block_more
 from cudaops.sandbox.shared_variables import shared_variables, with_variables
 from cudaops.sandbox.text_asks import numbers_in
@@ -119,9 +121,10 @@ class DomainBuilder:
     """Draws inputs and keeps those on which the author's kernel is right."""
 
     def __init__(
-        self, executor: Executor, baseline: Baseline, subject: Subject, folder: Path, seed: int
-    ) -> None:
-        """`executor`: runs on a processor (`Executor.processor`)."""
+        self, executor: Executor, baseline: Baseline, subject: Subject, folder: Path, seed: int,
+        say: Say = lambda line: None,
+    ) -> None:  # fmt: skip
+        """`executor`: runs on a processor (`Executor.processor`). `say` hears how far it is."""
         self._executor = executor
         self._baseline = baseline
         self._subject = subject
@@ -130,7 +133,8 @@ class DomainBuilder:
         self._drawing = Drawing(subject, seed)
         self._batches = itertools.count()
         self._why: dict[str, str] = {}
-        self._tried = 0
+        self._tried = self._held = self._launches = 0
+        self._telling = Telling(say)
         facts = subject.facts
         self._says_what_is_read = facts is not None and facts.touches_the_same
         self._order_free: set[int] = set()
@@ -250,6 +254,7 @@ class DomainBuilder:
                 habits = _habits(first[n])
                 found.append(_Borne(draws[n], trial, ran, broken, habits, held))
                 self._order_free |= free
+        self._held += len(found)
         short = self._too_short(found, batch / "wider")
         kept = [one for one in found if id(one) not in short]
         if unsettled and not remembers:
@@ -294,22 +299,32 @@ class DomainBuilder:
         rounding: Rounding = "nearest",
         most: int | None = None,
     ) -> tuple[Tried, ...]:
-        ran = self._executor.run_trials(
-            self._baseline.plain,
-            trials,
-            folder,
-            check=check,
-            last_first=last_first,
-            rounding=rounding,
-            most_accesses=most,
-            limit_s=LIMIT_S,
-            timeout_s=ALL_S,
-        )
+        ran = self._in_portions(
+            self._baseline.plain, trials, folder, check=check, last_first=last_first,
+            rounding=rounding, most_accesses=most,
+        )  # fmt: skip
         return tuple(
             one._replace(outcome=with_variables(one.outcome, self._variables))
             if isinstance(one.outcome, Ran)
             else one
             for one in ran
+        )
+
+    def _in_portions(
+        self, compiled: Compiled, trials: Sequence[Trial], folder: Path, **how: Any
+    ) -> tuple[Tried, ...]:
+        def run(portion: Sequence[Trial], place: Path, left_s: float) -> tuple[Tried, ...]:
+            return self._executor.run_trials(
+                compiled, portion, place, limit_s=LIMIT_S, timeout_s=left_s, **how
+            )
+
+        return in_portions(trials, folder, ALL_S, run, self._ran_of)
+
+    def _ran_of(self, launches: int) -> None:
+        self._launches += launches
+        self._telling(
+            f"drawing inputs: {self._tried} tried, {self._held} of them run cleanly so far, "
+            f"{self._launches} launches"
         )
 
     def _with_references(self, found: Sequence[_Borne]) -> Iterator[DrawnInput]:
@@ -384,9 +399,7 @@ class DomainBuilder:
             inputs = widen(one.trial.workload, one.trial.inputs, where, wide_doubles=doubles)
             plan = baseline_plan(widened_arguments(one.trial.workload))
             trials.append(one.trial._replace(inputs=inputs, plan=plan))
-        ran = self._executor.run_trials(
-            widened, trials, folder / "wide", limit_s=LIMIT_S, timeout_s=ALL_S
-        )
+        ran = self._in_portions(widened, trials, folder / "wide")
         results: list[tuple[dict[int, str] | None, str | None]] = []
         for n, (one, tried) in enumerate(zip(found, ran, strict=True)):
             remove(folder / f"wide_{n:03d}")

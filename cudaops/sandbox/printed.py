@@ -25,6 +25,8 @@ ERROR_LINE = re.compile(
 OWN_FACTOR = 4.0
 """How many times as far as the author's own program without fused multiply-adds a number may be
 off. Chosen: as many as the accuracy gate allows of the baseline's own error (`gates.accuracy`)."""
+LONGEST_LINE = 120
+"""Characters of a line that a refusal shows whole; of a longer one so many about the number."""
 MOST_LINES = 2000
 """With other words than the author's: of more none is found again. Chosen: some seconds' work."""
 
@@ -104,7 +106,7 @@ def compare_printed(
                 continue
             worst = max(worst, difference)
             if difference > rtol:
-                text = f"prints {b} where the author's program prints {a} (line {want.strip()!r})"
+                text = f"prints {b} where the author's program prints {a} ({_placed(want, at)})"
                 return PrintedComparison(False, text, compared, worst)
     if compared == 0:
         text = "the program prints no number to compare"
@@ -196,6 +198,17 @@ def _other_lines(
         shows = more and (found > wanted or not lost)
         text += f"first {more[0].strip()!r}" if shows else f"without {lost[0].strip()!r}"
     return PrintedComparison(False, text, 0, math.inf)
+
+
+def _placed(line: str, at: int) -> str:
+    """What is shown of the line that one of its numbers stands in."""
+    line = line.strip()
+    if len(line) <= LONGEST_LINE:
+        return f"line {line!r}"
+    numbers = list(NUMBER.finditer(line))
+    first = max(0, numbers[at].start() - LONGEST_LINE // 2)
+    shown = line[first : first + LONGEST_LINE]
+    return f"number {at + 1} of {len(numbers)} in the line, in {shown!r}"
 
 
 def _is_small(text: str, allowed: float) -> bool:

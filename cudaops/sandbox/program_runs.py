@@ -30,6 +30,11 @@ CLOCK_RATES = (1000.0, 0.001)
 """Of the clocks that the author's program reads in its further runs, where they can be set: what
 changes with them says how fast it was. Chosen: a time of 1 us is printed to the third digit of a
 millisecond by the one, a rate that is printed as 0.00 becomes a number by the other."""
+FURTHER_RUNS = 6
+FURTHER_S = 20.0
+"""Further runs of the author's program where they are measured, and the seconds that they may take
+together; one is made in any case. Chosen: another of its kernels, with a race or atomics in it,
+may print another number in one run of three or four."""
 LATE_FACTOR, LATE_S = 3.0, 5.0
 """A run whose clocks go slowly may take so many times as long, and as many seconds more: a program
 may wait for them."""
@@ -116,10 +121,14 @@ class ProgramRuns:
 
     def others(self, run: CapturedRun) -> Iterator[str]:
         """What further runs of the author's program print, one after the other: with its clocks at
-        another rate where time is modelled, else one as it is. None of one that paused."""
-        rates = CLOCK_RATES if self._models_time else (1.0,)
-        for rate in () if run.captured.paused else rates:
-            printed = self._once(("other", rate, *run.run.argv), partial(self._other, run, rate))
+        another rate where time is modelled, else some as it is. None of one that paused."""
+        rates: tuple[float, ...] = CLOCK_RATES
+        if not self._models_time:
+            several = int(FURTHER_S / max(run.captured.seconds, 0.1))
+            rates = (1.0,) * max(1, min(FURTHER_RUNS, several))
+        for n, rate in enumerate(() if run.captured.paused else rates):
+            key = ("other", n, *run.run.argv)
+            printed = self._once(key, partial(self._other, run, rate))
             if printed:
                 yield printed
 

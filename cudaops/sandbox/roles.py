@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
-from cudaops.domain.workload import FLOATING, Allocation, Workload
+from cudaops.domain.workload import FLOATING, Allocation, Role, Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import stored
 from cudaops.executors.base import Executor, InputSet
 from cudaops.executors.compare import Distance, distance, holds_only, same_contents, same_rows
 from cudaops.executors.untrusted_files import remove
+from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import before_path
 
@@ -30,9 +31,11 @@ def refine_roles(
 ) -> Workload:
     """Find which buffers the launch overwrites whatever stood there (`out`), by poisoning each.
 
-    A buffer that keeps the poison untouched, and that the captured launch did not change either, is
-    `in`; a buffer whose result depends on what stood there is `inout`, and so is one whose contents
-    another buffer's result depends on: a launch may exchange two, or empty one into another.
+    A buffer that keeps every poison untouched, and that the captured launch did not change either,
+    is `in`, unless the text says that the kernel may write it: what is added there may be zero on
+    these inputs, or lost beside the poison. A buffer whose result depends on what stood there is
+    `inout`, and so is one whose contents another buffer's result depends on: a launch may exchange
+    two, or empty one into another.
     """
     trial = _Trial(executor, baseline, workload, folder, timeout_s)
     kept = [a.role == "in" or a.holds_pointers for a in workload.allocations]
@@ -62,19 +65,32 @@ class _Trial(NamedTuple):
     def refined(self, allocation: Allocation) -> Allocation:
         """With the role that its own result says it has."""
         after = Path(self.workload.folder) / allocation.after
+        unchanged = same_contents(before_path(self.workload, allocation), after)
+        is_out = untouched = True
         for poison in ROLE_POISONS:
             ran = self._ran([allocation], [allocation], f"role_{allocation.index}", poison)
             if isinstance(ran, Misbehaved):
                 return allocation.model_copy(update={"role": "inout"})
             result = Path(ran.outputs[allocation.index])
-            if same_contents(result, after):
-                continue
+            is_out = is_out and same_contents(result, after)
             # A launch that adds little leaves a poison so large as it was: what it captured counts.
-            untouched = holds_only(result, poison, allocation.size_bytes)
-            unchanged = same_contents(before_path(self.workload, allocation), after)
-            role = "in" if untouched and unchanged else "inout"
-            return allocation.model_copy(update={"role": role})
-        return allocation.model_copy(update={"role": "out"})
+            untouched = untouched and holds_only(result, poison, allocation.size_bytes)
+            if not is_out and not (untouched and unchanged):
+                break
+        role: Role = "out" if is_out else "inout"
+        if not is_out and untouched and unchanged and not self._may_write(allocation):
+            role = "in"
+        return allocation.model_copy(update={"role": role})
+
+    def _may_write(self, allocation: Allocation) -> bool:
+        """Whether the text says so; not where it is not understood."""
+        unit = self.baseline.unit
+        facts = facts_of_launch(unit.program, unit.program.kernel(unit.kernel), self.workload)
+        names = {p.name for p in self.workload.pointers() if p.allocation == allocation.index}
+        return facts is not None and any(
+            a.kind != "read" and a.space in ("global", "unknown") and a.array in {"", *names}
+            for a in facts.accesses
+        )
 
     def reproduces(self, written: Sequence[Allocation], poisoned: Sequence[Allocation]) -> bool:
         """Whether all results are the captured ones, up to rounding, over poison in these."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from cudaops.program.lexing import without_comments
@@ -14,11 +15,21 @@ _MOST_NUMBERS = 64
 
 
 def numbers_in(text: str) -> tuple[float, ...]:
-    """Numbers that stand in a text, each once; few enough to draw from."""
+    """Finite numbers that stand in a text, each once; few enough to draw from."""
     found: dict[float, None] = {}
     for one in _NUMBER.findall(without_comments(text)):
-        found[float(int(one, 16)) if one[:2] in ("0x", "0X") else float(one)] = None
-    return tuple(found)[:_MOST_NUMBERS]
+        found[_value(one)] = None
+    return tuple(filter(math.isfinite, found))[:_MOST_NUMBERS]
+
+
+def _value(number: str) -> float:
+    """Infinite beyond a double's range, as the digits of a long number in a string are."""
+    if number[:2] not in ("0x", "0X"):
+        return float(number)
+    try:
+        return float(int(number, 16))
+    except OverflowError:
+        return math.inf
 
 
 def asks_for_nan(text: str) -> bool:

@@ -139,9 +139,7 @@ def integers(
     count = values.size
 
     def draw(first: int, last: int, size: int = count) -> Array:
-        if last - first < 2**63 - 1:
-            return (generator.integers(0, last - first + 1, size) + first).astype(values.dtype)
-        return generator.integers(0, 2**64, size, dtype=np.uint64).astype(values.dtype)
+        return generator.integers(first, last, size, dtype=values.dtype.type, endpoint=True)
 
     if way == "permuted":
         return generator.permutation(values)
@@ -169,7 +167,7 @@ def integers(
         few = draw(low, high, 5 if way == "steps" else count)
         return _in_order(values, generator.choice(few, count) if way == "steps" else few)
     if way == "evenly":
-        return np.linspace(float(values[0]), float(values[-1]), count).astype(values.dtype)
+        return _evenly(values)
     if way == "touched":
         return _moved(values, least, most, generator)
     if way == "near":
@@ -188,6 +186,18 @@ def integers(
     places = generator.random(count) < 0.25
     drawn[places] = generator.choice(extremes, int(places.sum()))
     return drawn
+
+
+def _evenly(values: Array) -> Array:
+    """From the first of them to the last in steps that differ by one at most. In integers: doubles
+    do not hold those beyond 2^53."""
+    first, last, parts = int(values[0]), int(values[-1]), max(1, values.size - 1)
+    step, rest = divmod(abs(last - first), parts)
+    nth = np.arange(values.size, dtype=np.uint64)
+    moved = nth * np.uint64(step) + nth * np.uint64(rest) // np.uint64(parts)
+    begin = np.uint64(first % 2**64)
+    result: Array = (begin + moved if last >= first else begin - moved).astype(values.dtype)
+    return result
 
 
 def _in_order(values: Array, pool: Array) -> Array:

@@ -34,6 +34,7 @@ from cudaops.program.dialect import declaring_shared_globals
 from cudaops.program.expressions import parse as parse_expression
 from cudaops.program.front_end import kernel_form
 from cudaops.program.lexing import byte_text, plain_text
+from cudaops.program.macros import later_macros
 from cudaops.program.outline import outline
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite, resolve
@@ -235,7 +236,8 @@ class Draft:
     def program(self) -> Program:
         """The author's program with the draft's text as another file, which comes first."""
         author = self.subject.program
-        head = f'#include "{author.main_path}"\nnamespace {NAMESPACE} {{\n'
+        undone = "".join(f"#undef {x}\n" for x in later_macros(author, self.subject.kernel))
+        head = f'#include "{author.main_path}"\n{undone}namespace {NAMESPACE} {{\n'
         file = SourceFile(path=FILE, text=f"{head}{self.text}}}\n")
         parsed = parse_files(author.root_name, (file,))
         return author.model_copy(

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cudaops.domain.execution import Compiled, Unit
 from cudaops.domain.program import Program, SourceFile
+from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.program.macros import later_macros
 from cudaops.program.parse import load_program, parse_files
 from cudaops.program.plans import make_rewrite
 from cudaops.program.reroute import (
@@ -19,6 +22,7 @@ from cudaops.program.reroute import (
     device_view_files,
     rerouted_files,
 )
+from cudaops.transformations.draft import Draft, Subject
 from tests.lanes import examples
 
 CheckCpp = Callable[[dict[str, str], str], str]
@@ -221,6 +225,47 @@ def test_device_view_drops_host_code_only() -> None:
     assert re.findall(r"^#\w+", text, re.MULTILINE) == ["#ifdef", "#else", "#endif"]
 
 
+METHODS = """#define HD __host__ __device__
+struct Timer {
+    float* held; float at_;
+    Timer() : at_(3) { start(); }
+    ~Timer() { stop(); }
+private:
+    template <class T> explicit Timer(T x) : at_{x} { start(); }
+public:
+    void start() const noexcept { library(&at_); }
+    float stop() { float ms; library(&ms); return ms; }
+    template <class F> void go(F f) { f(&at_); }
+    operator float() const { return at_; }
+    HD float both() { return at_; }
+    static constexpr int size() { return 4; }
+    auto deduced() { return at_; }
+    virtual void later() { }
+    LIBRARY_HD float unknown() { return at_; }
+    struct Inner { float get() { library(nullptr); return 1; } };
+};
+__global__ void k(float* x) { x[0] = Timer::size(); }
+"""
+
+
+def test_methods_of_the_host_go_from_a_widened_view_alone() -> None:
+    """They hand a `float` to a library, which takes no `double`: `cudaEventElapsedTime`."""
+    program = parse(METHODS)
+    assert device_view_files(program)["main.cu"] == METHODS
+    text = device_view_files(program, widened=True)["main.cu"]
+    lost = [
+        "void start() const noexcept ;",
+        "float stop() ;",
+        "go(F f) ;",
+        "operator float() const ;",
+    ]
+    for one in (*lost, "float get() ;"):
+        assert one in text
+    kept = METHODS.splitlines()
+    gone = [a for a, b in zip(kept, text.splitlines(), strict=True) if a != b]
+    assert len(gone) == len(lost) + 1
+
+
 def test_a_macro_may_stand_for_the_function_space() -> None:
     text = view("#define HD __host__ __device__\nHD int f() { return 1; }\nint g() { return 2; }\n")
     assert "f() { return 1; }" in text
@@ -254,6 +299,33 @@ def test_candidate_text() -> None:
         assert text.index(f'push_macro("{name}")') < text.index("namespace")
         assert text.index(f'pop_macro("{name}")') > text.index("}  // namespace")
     assert 'extern "C"' not in text
+
+
+LATER = """#define FACTOR 3
+#include "width.h"
+__global__ void k(float* x, int B, int T) { if (B < T) x[B] *= FACTOR; }
+#define B 8
+#define FACTOR_OF_HOST B
+int main() { float* x; k<<<B, 1>>>(x, 0, T); }
+#define T 4
+"""
+
+
+def test_a_macro_below_the_kernel_is_none_in_a_rewrite(tmp_path: Path) -> None:
+    files = (
+        SourceFile(path="main.cu", text=LATER),
+        SourceFile(path="width.h", text="#pragma once\n#define WIDTH 2\n"),
+    )
+    program = parse_files("main", files)
+    kernel = program.kernel("k")
+    assert later_macros(program, kernel) == ("B", "T")
+    source = "// @launch f grid=(1) block=(1) args=(x, B, T)\n" + kernel.text.replace("k(", "f(")
+    unit = Unit(
+        program=program, kernel="k", callee="k", rewrite=make_rewrite(source, "user", "t", "w")
+    )
+    compiled = CpuExecutor("A10", tmp_path).compile(unit)
+    assert isinstance(compiled, Compiled), compiled
+    assert Draft.of(Subject(program, kernel, ())).kernel.text.endswith(kernel.text[-30:])
 
 
 def test_candidate_errors_name_the_rewrites_own_lines(check_cpp: CheckCpp) -> None:

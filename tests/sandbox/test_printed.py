@@ -66,6 +66,15 @@ def test_numbers_in_columns_may_take_less_room() -> None:
     assert not compare_printed("x 1 y 2\n", "x 1 z 2\n", 1e-3).matches
 
 
+def test_of_a_long_line_the_place_is_shown() -> None:
+    line = ",".join(str(n % 8) for n in range(1280))
+    other = line.split(",")
+    other[700] = "9"
+    found = compare_printed(line, ",".join(other), 1e-3)
+    assert found.summary.startswith("prints 9 where the author's program prints 4 (number 701 of")
+    assert len(found.summary) < 250
+
+
 def test_nan_meets_nan_and_infinities_keep_their_sign() -> None:
     assert compare_printed("x nan", "x nan", 1e-3).matches
     assert compare_printed("x inf", "x inf", 1e-3).matches

@@ -11,7 +11,7 @@ from cudaops.errors import InputError
 from cudaops.executors.arrays import read_array, write_array
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.sandbox.roles import confirm_reproduces, refine_roles
-from tests.gates.verification_bench import EACH, TIMEOUT_S, opened, opened_program
+from tests.gates.verification_bench import EACH, TIMEOUT_S, opened, opened_program, oracle, verified
 
 
 def test_another_order_of_the_same_elements_is_the_same_result(
@@ -86,3 +86,46 @@ def test_what_is_compared_with_small_numbers_is_read(
     workload = refine_roles(cpu_executor, baseline, captured, tmp_path / "roles", TIMEOUT_S)
     roles = {workload.name_of(a): a.role for a in workload.allocations}
     assert roles == {"x": "in", "member": "inout", "changed": "out"}
+
+
+FLUX = """
+#include <cstdio>
+#include <vector>
+__device__ void add(float *to, int i, float flux) { to[i] += flux; }
+__global__ void residual(float *u, float *w, float *moving, float *sum, float *still, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    add(sum, i, w[i] * u[i]);
+    moving[i] += u[i] + still[i];
+}
+int main() {
+    const int n = 64;
+    std::vector<float> h(n, 0.5f), zero(n, 0.0f);
+    float *on[5];
+    for (int i = 0; i < 5; ++i) {
+        cudaMalloc(&on[i], n * sizeof(float));
+        cudaMemcpy(on[i], (i % 4 ? zero : h).data(), n * sizeof(float), cudaMemcpyHostToDevice);
+    }
+    residual<<<2, 32>>>(on[0], on[1], on[2], on[3], on[4], n);
+    cudaMemcpy(h.data(), on[2], n * sizeof(float), cudaMemcpyDeviceToHost);
+    printf("%g\\n", h[3]);
+}
+"""
+
+
+def test_what_the_text_writes_is_no_input_where_it_stayed_as_it_was(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    """`w` is zero as captured: nothing is added to `sum`, whatever stands there."""
+    (tmp_path / "flux.cu").write_text(FLUX)
+    bench = opened_program(cpu_executor, tmp_path / "flux.cu", tmp_path / "run")
+    workload = oracle(bench).workload
+    roles = {workload.name_of(a): a.role for a in workload.allocations}
+    assert roles == {"u": "in", "w": "in", "moving": "inout", "sum": "inout", "still": "in"}
+    same = FLUX[FLUX.index("__device__") : FLUX.index("int main")].replace("add", "plus")
+    renamed = same.replace("void residual", "void residual_fast")
+    plan = (
+        "// @launch residual_fast grid=(gridDim.x) block=(blockDim.x) "
+        "args=(u, w, moving, sum, still, n)\n"
+    )
+    assert all(gate.passed for gate in verified(bench, plan + renamed))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import get_args
 
 import numpy as np
@@ -31,6 +32,46 @@ def test_every_way_gives_as_many_values_of_the_type(element: Element) -> None:
             assert int(drawn.max()) <= most, way
 
 
+@pytest.mark.parametrize(
+    ("element", "low", "high"),
+    [
+        ("u64", 2**63 + 5, 2**64 - 1),
+        ("u64", 0, 2**64 - 1),
+        ("i64", -(2**63), 2**63 - 1),
+        ("i64", -7, 2**62),
+        ("u32", 0, 2**32 - 1),
+    ],
+)
+def test_integers_of_the_widest_range_are_drawn_within_it(
+    element: Element, low: int, high: int
+) -> None:
+    """As the limbs of a long number are: most of them do not fit a signed word or a double."""
+    generator = np.random.default_rng(1)
+    values = np.full(64, low, {"u64": "u8", "i64": "i8", "u32": "u4"}[element])
+    values[1::2] = high
+    least, most = LIMITS[element]
+    for way in ways_of(element, values):
+        drawn = varied(way, element, values, generator, (3.0, 2.0**40, 2.0**64, 0.5))
+        assert drawn.dtype == values.dtype, way
+        assert least <= int(drawn.min()), way
+        assert int(drawn.max()) <= most, way
+    for way in ("between", "ascending", "steps", "ties"):
+        drawn = varied(way, element, values, generator)
+        assert low <= int(drawn.min()), way
+        assert int(drawn.max()) <= high, way
+
+
+@pytest.mark.parametrize("ends", [(0, 63), (2**63 + 1, 2**64 - 1), (2**64 - 1, 3), (7, 7)], ids=str)
+def test_evenly_is_even_where_no_double_is(ends: tuple[int, int]) -> None:
+    values = np.full(64, ends[0], np.uint64)
+    values[-1] = ends[1]
+    drawn = [int(x) for x in integers("evenly", "u64", values, np.random.default_rng(0))]
+    assert (drawn[0], drawn[-1]) == ends
+    steps = {abs(b - a) for a, b in pairwise(drawn)}
+    assert max(steps) - min(steps) <= 1
+    assert integers("evenly", "u64", values[:1], np.random.default_rng(0)) == values[:1]
+
+
 @pytest.mark.parametrize("way", ["ascending", "steps"])
 def test_offsets_stay_offsets(way: str) -> None:
     for seed in range(50):
@@ -47,6 +88,7 @@ def test_steps_leave_segments_empty() -> None:
 def test_numbers_of_a_text() -> None:
     text = "if (x > 20.f) y = a[3] * 1e-6f; // 77\n#define ERASED 0xFFFFFFFEu\n"
     assert numbers_in(text) == (20.0, 3.0, 1e-6, 4294967294.0)
+    assert numbers_in(f"f(1e400, 0x{'9' * 300}, 8)") == (8.0,), "no infinity, no error"
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,7 @@ from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE, candidate_text
 from cudaops.program.instances import bound_arguments
 from cudaops.program.lexing import byte_text, lex, line_of, plain_text
+from cudaops.program.macros import later_macros
 from cudaops.program.overloads import address, pointer_type
 from cudaops.program.plans import instance
 from cudaops.program.ptx_asm import asm_statements
@@ -340,12 +341,14 @@ def program_source(program: Program) -> Source:
 
 def unit_source(unit: Unit) -> Source:
     """What the kernels need of the program, the rewrite's text, and one entry a launch step."""
-    files = device_view_files(unit.program)
+    files = device_view_files(unit.program, widened=unit.widened)
     lines = ["#define CUDAOPS_WIDE_DOUBLES 1"] if unit.wide_doubles else []
     lines += ["#include <cudaops/widen.h>"] if unit.widened else []
     lines.append(f'#include "{unit.program.main_path}"')
     if unit.rewrite is not None:
-        files = {**files, CANDIDATE: candidate_text(unit.rewrite, beside=unit.program.files)}
+        later = later_macros(unit.program, unit.program.kernel(unit.kernel))
+        text = candidate_text(unit.rewrite, beside=unit.program.files, later=later)
+        files = {**files, CANDIDATE: text}
         lines.append(f'#include "{CANDIDATE}"')
         lines.append(f"namespace {NAMESPACE} {{")
         bound = bound_arguments(unit.program.kernel(unit.kernel), unit.callee)

@@ -30,6 +30,7 @@ from cudaops.program.lexing import (
     plain_text,
     without_comments,
 )
+from cudaops.program.macros import later_macros
 from cudaops.program.overloads import address, pointer_type
 from cudaops.program.plans import instance
 from cudaops.program.reroute import device_view_files
@@ -80,7 +81,7 @@ class Source(NamedTuple):
 
 def unit_source(unit: Unit) -> Source:
     """What nvcc compiles: the program's device view, the rewrite's text and the marks."""
-    files = device_view_files(unit.program, dialect="cuda")
+    files = device_view_files(unit.program, dialect="cuda", widened=unit.widened)
     head = ""
     if unit.widened:
         files = {path: _double_literals(text) for path, text in files.items()}
@@ -88,7 +89,8 @@ def unit_source(unit: Unit) -> Source:
         head = _widened_head(unit)
     lines = [f"#include <{BROUGHT_ALONG}>", f'#include "{unit.program.main_path}"']
     if unit.rewrite is not None:
-        files[CANDIDATE] = candidate_text(unit.rewrite, dialect="cuda")
+        later = later_macros(unit.program, unit.program.kernel(unit.kernel))
+        files[CANDIDATE] = candidate_text(unit.rewrite, dialect="cuda", later=later)
         files.setdefault(CANDIDATE_FILE, unit.rewrite.source)  # for who follows the line table
         lines.append(f'#include "{CANDIDATE}"')
     files[MAIN] = head + "\n".join(lines) + "\n" + _marks(unit)
@@ -99,7 +101,8 @@ def nvrtc_text(unit: Unit) -> str:
     """What NVRTC compiles: device code alone, as one text. Its lines are nobody's."""
     parts = [_device_source(unit.program)]
     if unit.rewrite is not None:
-        parts.append(candidate_text(unit.rewrite, dialect="cuda"))
+        later = later_macros(unit.program, unit.program.kernel(unit.kernel))
+        parts.append(candidate_text(unit.rewrite, dialect="cuda", later=later))
     return "\n".join([*parts, _marks(unit)])
 
 

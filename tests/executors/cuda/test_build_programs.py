@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.domain.execution import Unit
+from cudaops.domain.execution import Compiled, Unit
 from cudaops.executors.cpu.build import BASELINE_ENTRY
+from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.build import GpuBuilder, recorder_object
 from cudaops.executors.cuda.platform import Executable
 from cudaops.program.parse import load_program
@@ -161,6 +162,23 @@ def test_what_copies_by_bytes_is_not_widened(builder: GpuBuilder, statement: str
     failed = refused(builder.unit(unit_of(text, "copy", widened=True), draft=False))
     assert str(failed.location) == "k.cu:3"
     assert "where_float_is_double" in failed.message
+
+
+TIMED = """struct Timer {
+    cudaEvent_t a, b;
+    Timer() { cudaEventCreate(&a); cudaEventCreate(&b); }
+    float stop() { float ms = 0.0f; cudaEventElapsedTime(&ms, a, b); return ms; }
+};
+"""
+
+
+def test_a_timer_beside_the_kernel_is_widened_too(builder: GpuBuilder, tmp_path: Path) -> None:
+    """CUDA's own functions take no `double*`."""
+    unit = unit_of(TIMED + COPY, "copy", widened=True)
+    module = built(builder.unit(unit, draft=False))
+    assert all("float" not in one for one in module.launchables[0].parameter_types)
+    compiled = CpuExecutor("A10", tmp_path).compile(unit)
+    assert isinstance(compiled, Compiled), compiled
 
 
 REWRITES = sorted((TESTS / "data" / "rewrites").glob("*.cu"))
