@@ -6,6 +6,7 @@ by zero are errors. Floating arguments are doubles. A pointer plus an integer mo
 
 from __future__ import annotations
 
+import operator as operators
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -27,6 +28,9 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 ALIGNMENTS = frozenset(2**n for n in range(9))
 """Bytes that `aligned` knows. Source: CUDA C++ Programming Guide, device memory accesses: what
 cudaMalloc gives is aligned to 256 at least, so that an offset in it tells."""
+
+_ORDERS = {"<": operators.lt, "<=": operators.le, ">": operators.gt, ">=": operators.ge}
+_SUMS = {"+": operators.add, "-": operators.sub, "*": operators.mul}
 
 
 @dataclass(frozen=True)
@@ -161,21 +165,10 @@ class _Evaluation:
         return PointerValue(left.allocation, left.scratch, int(offset), left.element_bytes)
 
     def _arithmetic(self, node: Operation, left: int | float, right: int | float) -> int | float:
-        match node.operator:
-            case "<":
-                return int(left < right)
-            case "<=":
-                return int(left <= right)
-            case ">":
-                return int(left > right)
-            case ">=":
-                return int(left >= right)
-            case "+":
-                return self._checked(left + right, node.at)
-            case "-":
-                return self._checked(left - right, node.at)
-            case "*":
-                return self._checked(left * right, node.at)
+        if node.operator in _ORDERS:
+            return int(_ORDERS[node.operator](left, right))
+        if node.operator in _SUMS:
+            return self._checked(_SUMS[node.operator](left, right), node.at)
         return self._divided(node, left, right)
 
     def _divided(self, node: Operation, left: int | float, right: int | float) -> int | float:

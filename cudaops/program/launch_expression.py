@@ -7,7 +7,7 @@ it and evaluated by `expressions.evaluate`. A condition is one whose value is a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import NoReturn
@@ -23,6 +23,10 @@ PRECEDENCE = {
 _UNARY, _PRIMARY = 7, 8
 
 
+def _of(operator: str) -> Callable[[LaunchExpression, Operand], LaunchExpression]:
+    return lambda left, right: binary(operator, left, right)
+
+
 class LaunchExpression:
     """An integer, floating number or pointer that the host computes for a launch.
 
@@ -32,73 +36,45 @@ class LaunchExpression:
 
     at: int
 
-    def __add__(self, other: Operand) -> LaunchExpression:
-        return binary("+", self, other)
-
-    def __radd__(self, other: int) -> LaunchExpression:
-        return binary("+", other, self)
-
-    def __sub__(self, other: Operand) -> LaunchExpression:
-        return binary("-", self, other)
+    __add__ = _of("+")
+    __sub__ = _of("-")
+    __mul__ = _of("*")
+    __truediv__ = _of("/")
+    """C's division, which truncates integers towards zero."""
+    __mod__ = _of("%")
+    __lt__ = _of("<")
+    __le__ = _of("<=")
+    __gt__ = _of(">")
+    __ge__ = _of(">=")
+    __and__ = _of("&&")
+    __or__ = _of("||")
+    equals = _of("==")
+    """The condition that both have one value."""
+    differs = _of("!=")
+    """The condition that they have not."""
 
     def __rsub__(self, other: int) -> LaunchExpression:
         return binary("-", other, self)
 
-    def __mul__(self, other: Operand) -> LaunchExpression:
-        return binary("*", self, other)
-
     def __rmul__(self, other: int) -> LaunchExpression:
         return binary("*", other, self)
-
-    def __truediv__(self, other: Operand) -> LaunchExpression:
-        """C's division, which truncates integers towards zero."""
-        return binary("/", self, other)
-
-    def __mod__(self, other: Operand) -> LaunchExpression:
-        return binary("%", self, other)
 
     def __neg__(self) -> LaunchExpression:
         return Operation("-", (self,))
 
-    def __lt__(self, other: Operand) -> LaunchExpression:
-        return binary("<", self, other)
-
-    def __le__(self, other: Operand) -> LaunchExpression:
-        return binary("<=", self, other)
-
-    def __gt__(self, other: Operand) -> LaunchExpression:
-        return binary(">", self, other)
-
-    def __ge__(self, other: Operand) -> LaunchExpression:
-        return binary(">=", self, other)
-
-    def __and__(self, other: LaunchExpression) -> LaunchExpression:
-        """Both conditions."""
-        return binary("&&", self, other)
-
-    def __or__(self, other: LaunchExpression) -> LaunchExpression:
-        """Either condition."""
-        return binary("||", self, other)
-
     def __bool__(self) -> NoReturn:
         raise TypeError(f"`{self}` has no truth before a launch")
-
-    def equals(self, other: Operand) -> LaunchExpression:
-        """The condition that both have one value."""
-        return binary("==", self, other)
-
-    def differs(self, other: Operand) -> LaunchExpression:
-        """The condition that they have not."""
-        return binary("!=", self, other)
 
     @property
     def integer(self) -> int | None:
         """Its value where it is an integer literal."""
-        return None
+        return self.value if isinstance(self, Constant) and isinstance(self.value, int) else None
 
     def walk(self) -> Iterator[LaunchExpression]:
         """Itself and all below it, from left to right."""
         yield self
+        for operand in self.operands if isinstance(self, Operation) else ():
+            yield from operand.walk()
 
     def names(self) -> frozenset[str]:
         """Every variable in it, members as `gridDim.x` and `task.rows`."""
@@ -111,7 +87,12 @@ class LaunchExpression:
 
     def substitute(self, values: Mapping[str, LaunchExpression]) -> LaunchExpression:
         """With these in place of variables."""
-        return self
+        if isinstance(self, Variable):
+            return values.get(self.name, self)
+        if not isinstance(self, Operation):
+            return self
+        changed = tuple(x.substitute(values) for x in self.operands)
+        return self if changed == self.operands else Operation(self.operator, changed, self.at)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,11 +117,6 @@ class Constant(LaunchExpression):
     def __str__(self) -> str:
         return self.text or repr(self.value)
 
-    @property
-    def integer(self) -> int | None:
-        """Its value, unless it is a floating number."""
-        return self.value if isinstance(self.value, int) else None
-
 
 @dataclass(frozen=True)
 class Variable(LaunchExpression):
@@ -152,10 +128,6 @@ class Variable(LaunchExpression):
 
     def __str__(self) -> str:
         return self.name
-
-    def substitute(self, values: Mapping[str, LaunchExpression]) -> LaunchExpression:
-        """The value of its name, or itself."""
-        return values.get(self.name, self)
 
 
 @dataclass(frozen=True)
@@ -178,17 +150,6 @@ class Operation(LaunchExpression):
         left, right = self.operands
         texts = _within(left, own, self.operator), _within(right, own + 1, self.operator)
         return f" {self.operator} ".join(texts)
-
-    def walk(self) -> Iterator[LaunchExpression]:
-        """Itself and all below it, from left to right."""
-        yield self
-        for operand in self.operands:
-            yield from operand.walk()
-
-    def substitute(self, values: Mapping[str, LaunchExpression]) -> LaunchExpression:
-        """With these in place of variables."""
-        changed = tuple(x.substitute(values) for x in self.operands)
-        return self if changed == self.operands else Operation(self.operator, changed, self.at)
 
 
 Operand = LaunchExpression | int | float
@@ -249,9 +210,9 @@ def aligned(pointer: LaunchExpression, unit: int) -> LaunchExpression:
 
 
 def product(factors: Iterable[Operand]) -> LaunchExpression:
-    """Of all of them, from the left; 1 where there are none."""
-    listed = [build(x) for x in factors]
-    return reduce(lambda x, y: x * y, listed) if listed else ONE
+    """Of all but ones, from the left."""
+    listed = [x for x in map(build, factors) if x != ONE]
+    return reduce(LaunchExpression.__mul__, listed) if listed else ONE
 
 
 def below(x: LaunchExpression, bound: LaunchExpression) -> LaunchExpression:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from cudaops.program.launch_expression import (
+    ZERO,
     LaunchExpression,
     Variable,
     binary,
-    build,
     product,
 )
 
@@ -140,28 +140,16 @@ class Polynomial:
         """What the host computes for it; `of`: for a symbol."""
         total: LaunchExpression | None = None
         for monomial, coefficient in self.terms:
-            factors: list[LaunchExpression] = [_launch_atom(atom, of) for atom in monomial]
-            if abs(coefficient) != 1 or not factors:
-                factors.insert(0, build(abs(coefficient)))
+            term = product([abs(coefficient), *(_launch_atom(atom, of) for atom in monomial)])
             if total is None:
-                total = product([factors[0] if coefficient > 0 else -factors[0], *factors[1:]])
+                total = term if coefficient > 0 else -term
             else:
-                total = total + product(factors) if coefficient > 0 else total - product(factors)
-        return build(0) if total is None else total
+                total = total + term if coefficient > 0 else total - term
+        return ZERO if total is None else total
 
     def text(self, spell: Callable[[str], str] = lambda name: name) -> str:
         """The C spelling; also an expression of a launch plan. `spell` renames symbols."""
-        if not self.terms:
-            return "0"
-        parts: list[str] = []
-        for monomial, coefficient in self.terms:
-            factors = [_spell_atom(atom, spell) for atom in monomial]
-            if abs(coefficient) != 1 or not factors:
-                factors.insert(0, str(abs(coefficient)))
-            sign = "-" if coefficient < 0 else "+"
-            parts.append(f"{sign} {' * '.join(factors)}")
-        joined = " ".join(parts)
-        return joined[2:] if joined.startswith("+") else "-" + joined[2:]
+        return str(self.launch_expression(lambda name: Variable(spell(name))))
 
 
 def number(value: int) -> Polynomial:
@@ -250,13 +238,6 @@ def _launch_atom(atom: Atom, of: Callable[[str], LaunchExpression]) -> LaunchExp
         return of(atom.name)
     sides = atom.dividend.launch_expression(of), atom.divisor.launch_expression(of)
     return binary("/" if isinstance(atom, Quotient) else "%", *sides)
-
-
-def _spell_atom(atom: Atom, spell: Callable[[str], str]) -> str:
-    if isinstance(atom, Symbol):
-        return spell(atom.name)
-    sign = "/" if isinstance(atom, Quotient) else "%"
-    return f"(({atom.dividend.text(spell)}) {sign} ({atom.divisor.text(spell)}))"
 
 
 def _canonical(terms: Mapping[Monomial, int]) -> Polynomial:
