@@ -148,8 +148,18 @@ class Polynomial:
         return ZERO if total is None else total
 
     def text(self, spell: Callable[[str], str] = lambda name: name) -> str:
-        """The C spelling; also an expression of a launch plan. `spell` renames symbols."""
-        return str(self.launch_expression(lambda name: Variable(spell(name))))
+        """The C spelling. `spell` renames symbols."""
+        if not self.terms:
+            return "0"
+        parts: list[str] = []
+        for monomial, coefficient in self.terms:
+            factors = [_spell_atom(atom, spell) for atom in monomial]
+            if abs(coefficient) != 1 or not factors:
+                factors.insert(0, str(abs(coefficient)))
+            sign = "-" if coefficient < 0 else "+"
+            parts.append(f"{sign} {' * '.join(factors)}")
+        joined = " ".join(parts)
+        return joined[2:] if joined.startswith("+") else "-" + joined[2:]
 
 
 def number(value: int) -> Polynomial:
@@ -238,6 +248,13 @@ def _launch_atom(atom: Atom, of: Callable[[str], LaunchExpression]) -> LaunchExp
         return of(atom.name)
     sides = atom.dividend.launch_expression(of), atom.divisor.launch_expression(of)
     return binary("/" if isinstance(atom, Quotient) else "%", *sides)
+
+
+def _spell_atom(atom: Atom, spell: Callable[[str], str]) -> str:
+    if isinstance(atom, Symbol):
+        return spell(atom.name)
+    sign = "/" if isinstance(atom, Quotient) else "%"
+    return f"(({atom.dividend.text(spell)}) {sign} ({atom.divisor.text(spell)}))"
 
 
 def _canonical(terms: Mapping[Monomial, int]) -> Polynomial:
