@@ -26,8 +26,8 @@ from cudaops.program.cooperative import step_waits
 from cudaops.program.cpp import Speller, cpp
 from cudaops.program.directives import Launch, read_directives
 from cudaops.program.expressions import Expression, ExpressionValue, PointerValue
-from cudaops.program.grammar import ROOTS, Name
 from cudaops.program.instances import SPELLED, plain_name
+from cudaops.program.launch_expression import ROOTS, Variable
 from cudaops.program.plans import environment, pointee_bytes
 
 POINTER_BYTES = 8
@@ -244,9 +244,9 @@ class _Plan:
     def _is_handed_on(self, step: int, place: int, expression: Expression) -> bool:
         """Whether an argument is one of the author's, byte for byte."""
         root = expression.root
-        if not isinstance(root, Name) or root.text not in self.places:
+        if not isinstance(root, Variable) or root.name not in self.places:
             return False
-        argument = self.arguments[self.places[root.text]]
+        argument = self.arguments[self.places[root.name]]
         kind, size = self.taken[step].types[place], self.taken[step].sizes[place]
         if size_of(argument) != size:
             return False
@@ -262,8 +262,8 @@ class _Plan:
         names = []
         for place, expression in enumerate(launch.args):
             root = expression.root
-            if isinstance(root, Name) and self._is_handed_on(step, place, expression):
-                names.append(f"const_cast<void*>(given[{self.places[root.text]}])")
+            if isinstance(root, Variable) and self._is_handed_on(step, place, expression):
+                names.append(f"const_cast<void*>(given[{self.places[root.name]}])")
                 continue
             name = f"parameter{step}_{place}"
             size = self.taken[step].sizes[place]

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cudaops.domain.program import Kernel
 from cudaops.program.expressions import Expression, NullPointer, PointerValue
-from cudaops.program.grammar import ROOTS, Binary, Call, Choice, Name, Node, Number, Unary
+from cudaops.program.launch_expression import (
+    CHOICE,
+    FUNCTIONS,
+    ROOTS,
+    Constant,
+    LaunchExpression,
+    Operation,
+    Variable,
+)
 
 _INTEGERS = frozenset({
     "char", "bool", "short", "int", "unsigned", "signed", "long", "size_t", "ssize_t", "ptrdiff_t",
@@ -76,43 +86,40 @@ def _is_integer(type_text: str) -> bool:
     return bool(words) and set(words) <= _INTEGERS
 
 
-def _node(node: Node, spell: Speller) -> str:
+def _node(node: LaunchExpression, spell: Speller) -> str:
     match node:
-        case Number(value=int() as value):
+        case Constant(value=int() as value):
             return spell.integer(value)
-        case Number(value=value):
+        case Constant(value=value):
             return repr(value)
-        case Name(text=text):
-            return spell(text)
-        case Unary(op=op, operand=operand):
-            return f"{op}({_node(operand, spell)})"
-        case Choice(condition=condition, yes=yes, no=no):
-            parts = (_node(n, spell) for n in (condition, yes, no))
-            return "({} ? {} : {})".format(*parts)
-        case Call(function=function, arguments=arguments):
-            return f"cudaops_{function}({', '.join(_node(a, spell) for a in arguments)})"
-        case Binary():
-            return _binary(node, spell)
+        case Variable(name):
+            return spell(name)
+        case Operation(operator, operands):
+            texts = [_node(x, spell) for x in operands]
+            if operator in FUNCTIONS:
+                return f"cudaops_{operator}({', '.join(texts)})"
+            if operator == CHOICE:
+                return "({} ? {} : {})".format(*texts)
+            return f"{operator}({texts[0]})" if len(texts) == 1 else _binary(node, texts, spell)
+    raise TypeError(f"no launch expression: {node!r}")
 
 
-def _binary(node: Binary, spell: Speller) -> str:
-    left, right = _node(node.left, spell), _node(node.right, spell)
-    if node.op in ("==", "!=") and (
-        _is_pointer(node.left, spell) or _is_pointer(node.right, spell)
-    ):
-        return f"({'' if node.op == '==' else '!'}cudaops_same_place({left}, {right}))"
-    named = {"/": "cudaops_divide", "%": "cudaops_remainder"}.get(node.op)
+def _binary(node: Operation, sides: Sequence[str], spell: Speller) -> str:
+    operator, (left, right) = node.operator, sides
+    if operator in ("==", "!=") and any(_is_pointer(x, spell) for x in node.operands):
+        return f"({'' if operator == '==' else '!'}cudaops_same_place({left}, {right}))"
+    named = {"/": "cudaops_divide", "%": "cudaops_remainder"}.get(operator)
     # A divisor that is a literal cannot be zero unless it says so.
-    literal = isinstance(node.right, Number) and node.right.value != 0
+    literal = isinstance(node.operands[1], Constant) and node.operands[1].value != 0
     if named is not None and not literal:
         return f"{named}({left}, {right})"
-    return f"({left} {node.op} {right})"
+    return f"({left} {operator} {right})"
 
 
-def _is_pointer(node: Node, spell: Speller) -> bool:
+def _is_pointer(node: LaunchExpression, spell: Speller) -> bool:
     match node:
-        case Name(text=text):
-            return text in spell.pointers
-        case Binary(op="+" | "-", left=left, right=right) | Choice(yes=left, no=right):
+        case Variable(name):
+            return name in spell.pointers
+        case Operation("+" | "-", (left, right)) | Operation("?:", (_, left, right)):
             return _is_pointer(left, spell) or _is_pointer(right, spell)
     return False

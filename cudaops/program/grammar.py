@@ -1,13 +1,22 @@
-"""The grammar of plan expressions: text to a tree, bounded in length and depth."""
+"""The grammar of plan expressions: text to a `LaunchExpression`, bounded in length and depth."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal, NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn
 
 from cudaops.errors import PlanError
+from cudaops.program.launch_expression import (
+    CHOICE,
+    FUNCTIONS,
+    PRECEDENCE,
+    ROOTS,
+    Constant,
+    LaunchExpression,
+    Operation,
+    Variable,
+)
 
 MAX_LENGTH = 1000
 """Characters in one expression; a longer one is not a launch parameter."""
@@ -28,8 +37,6 @@ SIZES: dict[str, int] = {
 }  # fmt: skip
 """sizeof on the device. Source: CUDA C++ Programming Guide, built-in vector types; LP64."""
 
-ROOTS = ("gridDim", "blockDim")
-FUNCTIONS = ("ceil_div", "min", "max", "aligned")
 SIZE_OF = "sizeof("
 """How the name of a size begins that depends on the instance: `sizeof(T)`."""
 
@@ -45,12 +52,6 @@ _TOKEN = re.compile(
     r"|(?P<name>[A-Za-z_]\w*)|(?P<op>&&|\|\||[<>=!]=|[-+*/%()<>!,.?:]))"
 )
 
-_PRECEDENCE = {
-    "||": 1, "&&": 2, "==": 3, "!=": 3, "<": 4, "<=": 4, ">": 4, ">=": 4,
-    "+": 5, "-": 5, "*": 6, "/": 6, "%": 6,
-}  # fmt: skip
-
-
 _SPELLED = {"and": "&&", "or": "||", "not": "!"}
 """Operators as other languages spell them, and many a model."""
 
@@ -61,81 +62,10 @@ class _Token(NamedTuple):
     at: int
 
 
-@dataclass(frozen=True)
-class Number:
-    """A literal."""
-
-    value: int | float
-    at: int
-
-
-@dataclass(frozen=True)
-class Name:
-    """A name, `gridDim.x`, a member as `task.rows`, and `sizeof(T)` of a type that is not built in
-    included."""
-
-    text: str
-    at: int
-
-
-@dataclass(frozen=True)
-class Unary:
-    """`-x` or `!x`."""
-
-    op: Literal["-", "!"]
-    operand: Node
-    at: int
-
-
-@dataclass(frozen=True)
-class Binary:
-    """An operator between two operands."""
-
-    op: str
-    left: Node
-    right: Node
-    at: int
-
-
-@dataclass(frozen=True)
-class Choice:
-    """`condition ? yes : no`."""
-
-    condition: Node
-    yes: Node
-    no: Node
-    at: int
-
-
-@dataclass(frozen=True)
-class Call:
-    """`ceil_div`, `min`, `max` or `aligned`."""
-
-    function: str
-    arguments: tuple[Node, ...]
-    at: int
-
-
-Node = Number | Name | Unary | Binary | Choice | Call
-
-
-def _children(node: Node) -> tuple[Node, ...]:
-    match node:
-        case Unary(operand=operand):
-            return (operand,)
-        case Binary(left=left, right=right):
-            return (left, right)
-        case Choice(condition=condition, yes=yes, no=no):
-            return (condition, yes, no)
-        case Call(arguments=arguments):
-            return arguments
-    return ()
-
-
-def walk(node: Node) -> Iterator[Node]:
-    yield node
-    for child in _children(node):
-        yield from walk(child)
+def is_small(expression: LaunchExpression) -> bool:
+    """Whether a directive may hold it."""
+    operators = sum(getattr(x, "operator", "") in PRECEDENCE for x in expression.walk())
+    return operators <= MAX_OPERATORS and len(str(expression)) <= MAX_LENGTH
 
 
 class Parser:
@@ -147,9 +77,9 @@ class Parser:
         self.at = 0
         self.depth = 0
 
-    def expression(self) -> Node:
+    def expression(self) -> LaunchExpression:
         """The whole text as one tree. Raises PlanError."""
-        count = sum(t.kind == "op" and t.text in _PRECEDENCE for t in self.tokens)
+        count = sum(t.kind == "op" and t.text in PRECEDENCE for t in self.tokens)
         if count > MAX_OPERATORS:
             self._fail(f"more than {MAX_OPERATORS} operators in one expression", 0)
         root = self._choice()
@@ -196,14 +126,14 @@ class Parser:
         if not self._accept(text):
             self._fail(f"expected `{text}` before {_spell(token)}", token.at)
 
-    def _choice(self) -> Node:
+    def _choice(self) -> LaunchExpression:
         self._enter()
         condition = self._binary(1)
         at = self._peek().at
         if self._accept("?"):
             yes = self._choice()
             self._expect(":")
-            condition = Choice(condition, yes, self._choice(), at)
+            condition = Operation(CHOICE, (condition, yes, self._choice()), at)
         self.depth -= 1
         return condition
 
@@ -212,40 +142,39 @@ class Parser:
         if self.depth > MAX_DEPTH:
             self._fail(f"nested deeper than {MAX_DEPTH} levels", self._peek().at)
 
-    def _binary(self, least: int) -> Node:
+    def _binary(self, least: int) -> LaunchExpression:
         left = self._unary()
-        while self._peek().kind == "op" and _PRECEDENCE.get(self._peek().text, 0) >= least:
+        while self._peek().kind == "op" and PRECEDENCE.get(self._peek().text, 0) >= least:
             token = self._next()
-            right = self._binary(_PRECEDENCE[token.text] + 1)
-            left = Binary(token.text, left, right, token.at)
+            right = self._binary(PRECEDENCE[token.text] + 1)
+            left = Operation(token.text, (left, right), token.at)
         return left
 
-    def _unary(self) -> Node:
+    def _unary(self) -> LaunchExpression:
         at = self._peek().at
         if self._accept("+"):
             return self._nested_unary()
-        if self._accept("-"):
-            return Unary("-", self._nested_unary(), at)
-        if self._accept("!"):
-            return Unary("!", self._nested_unary(), at)
+        for operator in ("-", "!"):
+            if self._accept(operator):
+                return Operation(operator, (self._nested_unary(),), at)
         return self._primary()
 
-    def _nested_unary(self) -> Node:
+    def _nested_unary(self) -> LaunchExpression:
         self._enter()
         node = self._unary()
         self.depth -= 1
         return node
 
-    def _primary(self) -> Node:
+    def _primary(self) -> LaunchExpression:
         token = self._next()
         if token.kind == "int":
             base = 16 if token.text[:2] in ("0x", "0X") else 10
             value = int(token.text, base)
             if value > INT64_MAX:
                 self._fail(f"{token.text[:24]} does not fit 64 bits", token.at)
-            return Number(value, token.at)
+            return Constant(value, token.at, token.text)
         if token.kind == "float":
-            return Number(float(token.text.rstrip("fF")), token.at)
+            return Constant(float(token.text.rstrip("fF")), token.at, token.text)
         if token.kind == "name":
             return self._named(token)
         if token.kind != "op" or token.text != "(":
@@ -254,7 +183,7 @@ class Parser:
         self._expect(")")
         return node
 
-    def _named(self, token: _Token) -> Node:
+    def _named(self, token: _Token) -> LaunchExpression:
         if token.text == "sizeof":
             return self._sizeof(token)
         if self._accept("("):
@@ -264,16 +193,16 @@ class Parser:
             member = self._next()
             if member.text not in ("x", "y", "z"):
                 self._fail(f"`{token.text}` has x, y and z, not `{member.text}`", member.at)
-            return Name(f"{token.text}.{member.text}", token.at)
+            return Variable(f"{token.text}.{member.text}", token.at)
         text = token.text
         while self._accept("."):
             member = self._next()
             if member.kind != "name":
                 self._fail(f"expected a member's name before {_spell(member)}", member.at)
             text += f".{member.text}"
-        return Name(text, token.at)
+        return Variable(text, token.at)
 
-    def _sizeof(self, token: _Token) -> Node:
+    def _sizeof(self, token: _Token) -> LaunchExpression:
         self._expect("(")
         words = []
         while self._peek().kind == "name":
@@ -282,14 +211,14 @@ class Parser:
         self._expect(")")
         name = " ".join(words)
         if pointer:
-            return Number(8, token.at)
+            return Constant(8, token.at, f"{SIZE_OF}{name}*)")
         if name not in SIZES:
             if len(words) != 1:
                 self._fail(unknown_size(name), token.at)
-            return Name(f"{SIZE_OF}{name})", token.at)
-        return Number(SIZES[name], token.at)
+            return Variable(f"{SIZE_OF}{name})", token.at)
+        return Constant(SIZES[name], token.at, f"{SIZE_OF}{name})")
 
-    def _call(self, token: _Token) -> Node:
+    def _call(self, token: _Token) -> LaunchExpression:
         if token.text not in FUNCTIONS:
             known = ", ".join((*FUNCTIONS, "sizeof"))
             self._fail(f"unknown function `{token.text}`; known are {known}", token.at)
@@ -299,7 +228,7 @@ class Parser:
         self._expect(")")
         if len(arguments) != 2:
             self._fail(f"`{token.text}` takes 2 arguments, not {len(arguments)}", token.at)
-        return Call(token.text, tuple(arguments), token.at)
+        return Operation(token.text, tuple(arguments), token.at)
 
 
 def _spell(token: _Token) -> str:

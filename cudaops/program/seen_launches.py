@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import and_, or_
 
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import FLOATING, Workload
+from cudaops.program.launch_expression import LaunchExpression, Variable
 from cudaops.program.plans import parse_plan
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.\w+)*")
 _LAUNCH = re.compile(r"^[ \t]*// @launch\b", re.MULTILINE)
 
 
-def seen_launches(workloads: Sequence[Workload]) -> tuple[str, ...]:
-    """Conditions of `@requires` that hold for launches with the grid, block, dynamic shared memory
+def seen_launches(workloads: Sequence[Workload]) -> tuple[LaunchExpression, ...]:
+    """Conditions that hold for launches with the grid, block, dynamic shared memory
     and integers of one of these, and for no other ones.
 
     Numbers of floating point stay free: they decide neither what is reached nor in what order.
@@ -28,25 +31,25 @@ def seen_launches(workloads: Sequence[Workload]) -> tuple[str, ...]:
     return pinning({n: [one[n] for one in seen] for n in names})
 
 
-def pinning(seen: Mapping[str, Sequence[int | float]]) -> tuple[str, ...]:
+def pinning(seen: Mapping[str, Sequence[int | float]]) -> tuple[LaunchExpression, ...]:
     """Conditions that hold where all names have the values that they had together once: the n-th of
     every name belong together."""
     fixed = [n for n, values in seen.items() if len(set(values)) == 1]
-    conditions = [f"{n} == {seen[n][0]!r}" for n in fixed]
+    conditions = [Variable(n).equals(seen[n][0]) for n in fixed]
     telling = {n: values for n, values in seen.items() if n not in fixed}
     if telling:
         count = len(next(iter(telling.values())))
         kinds = dict.fromkeys(
-            " && ".join(f"{n} == {values[i]!r}" for n, values in telling.items())
+            reduce(and_, (Variable(n).equals(values[i]) for n, values in telling.items()))
             for i in range(count)
         )
-        conditions.append(" || ".join(f"({k})" if len(telling) > 1 else k for k in kinds))
+        conditions.append(reduce(or_, kinds))
     return tuple(conditions)
 
 
-def requiring(rewrite: Rewrite, conditions: Sequence[str]) -> Rewrite:
+def requiring(rewrite: Rewrite, conditions: Sequence[LaunchExpression]) -> Rewrite:
     """The rewrite with these conditions before its first `@launch`; itself where it has them."""
-    missing = [one for one in conditions if one not in rewrite.plan.requires]
+    missing = [one for one in map(str, conditions) if one not in rewrite.plan.requires]
     first = _LAUNCH.search(rewrite.source)
     if not missing or first is None:
         return rewrite

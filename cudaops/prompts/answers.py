@@ -18,10 +18,10 @@ from cudaops.domain.program import Kernel
 from cudaops.errors import PlanError
 from cudaops.program.constants import integer_constants
 from cudaops.program.directives import WORDS, read_directives, unknown_name
-from cudaops.program.grammar import ROOTS
 from cudaops.program.hygiene import check_source
 from cudaops.program.hygiene_directives import is_library_header
 from cudaops.program.hygiene_ptx import NO_PTX, AuthorsPtx
+from cudaops.program.launch_expression import ROOTS
 from cudaops.program.lexing import Lexed, byte_text, lex, line_of, plain_text
 from cudaops.program.outline import outline
 from cudaops.program.plans import parse_plan

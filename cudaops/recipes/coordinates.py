@@ -22,6 +22,7 @@ from cudaops.program.analysis.polynomials import (
     of,
     symbol,
 )
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.reading.values import (
     Apply,
@@ -44,8 +45,8 @@ class Axis:
     symbol: Symbol
     reach: Polynomial
     """How many values the launch's threads take, times `scale`; over gridDim and blockDim."""
-    conditions: tuple[str, ...] = ()
-    """What the launch's geometry must fulfil for the reach to be true; plan expressions."""
+    conditions: tuple[LaunchExpression, ...] = ()
+    """What the launch's geometry must fulfil for the reach to be true."""
     guard: Polynomial | None = None
     """The kernel's own bound, where it has one: values below it are worked on."""
     scale: Polynomial = _ONE
@@ -57,15 +58,18 @@ class Axis:
         return divide(self.reach, self.scale) if self.guard is None else self.guard
 
     @property
-    def requirements(self) -> tuple[str, ...]:
-        """Plan expressions under which `size` is exact."""
+    def requirements(self) -> tuple[LaunchExpression, ...]:
+        """Conditions under which `size` is exact."""
         if self.guard is None:
-            whole = f"({self.reach.text()}) % ({self.scale.text()}) == 0"
-            return self.conditions if self.scale == number(1) else (*self.conditions, whole)
+            left = self.reach.launch_expression() % self.scale.launch_expression()
+            return (
+                self.conditions if self.scale == number(1) else (*self.conditions, left.equals(0))
+            )
         needed = self.guard * self.scale
         if needed == self.reach:
             return self.conditions
-        return (*self.conditions, f"{self.reach.text()} >= {needed.text()}")
+        covered = self.reach.launch_expression() >= needed.launch_expression()
+        return (*self.conditions, covered)
 
 
 @dataclass(frozen=True)
@@ -120,7 +124,7 @@ class _Finder:
         outer, inner = Symbol(f"threadIdx.{axis}/{divisor}"), Symbol(f"threadIdx.{axis}%{divisor}")
         self._replace(Quotient(of(thread), width), of(outer))
         self._replace(Remainder(of(thread), width), of(inner))
-        whole = (f"blockDim.{axis} % {divisor} == 0",)
+        whole = ((extent.launch_expression() % divisor).equals(0),)
         self._pair(outer, divide(extent, width), whole)
         self._pair(inner, width, whole)
 
@@ -141,7 +145,9 @@ class _Finder:
         plain = any(p.replace(gone).has(thread) for p in self._polynomials)
         return None if plain else divisor
 
-    def _pair(self, thread: Symbol, extent: Polynomial, conditions: tuple[str, ...]) -> None:
+    def _pair(
+        self, thread: Symbol, extent: Polynomial, conditions: tuple[LaunchExpression, ...]
+    ) -> None:
         """Join a thread index with the block index that continues it."""
         if not self._used(thread):
             return
@@ -157,7 +163,7 @@ class _Finder:
                 continue
             self._replace(thread, moved)
             if stride != extent:
-                conditions += (f"{extent.text()} == {stride.text()}",)
+                conditions += (extent.launch_expression().equals(stride.launch_expression()),)
             self._axes.append(Axis(Symbol(name), symbol(f"gridDim.{axis}") * stride, conditions))
             return
         self._replace(thread, of(Symbol(name)))
@@ -257,8 +263,8 @@ def _guarded_whole(bound: Polynomial, touched: Sequence[Axis]) -> tuple[Axis, Po
     return outer, rows
 
 
-def one_writer(index: Polynomial, axes: Sequence[Axis]) -> tuple[str, ...]:
-    """Plan expressions under which no element of an output is written by two threads.
+def one_writer(index: Polynomial, axes: Sequence[Axis]) -> tuple[LaunchExpression, ...]:
+    """Conditions under which no element of an output is written by two threads.
 
     `axes` from the one whose neighbours are adjacent outwards. Without this the baseline races with
     itself, and which value stands at the end is nobody's function. Raises NotUnderstood where a
@@ -272,7 +278,7 @@ def one_writer(index: Polynomial, axes: Sequence[Axis]) -> tuple[str, ...]:
             raise NotUnderstood("an element that several threads write")
         step = linear[0]
         if step != covered:
-            found.append(f"{step.text()} >= {covered.text()}")
+            found.append(step.launch_expression() >= covered.launch_expression())
         covered = step * axis.size
     return tuple(found)
 

@@ -18,6 +18,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.program import syntax as s
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, symbol
+from cudaops.program.launch_expression import ONE, LaunchExpression, Variable, ceil_div, product
 from cudaops.program.plans import MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.reading.expressions import MATHEMATICS, Expressions
@@ -352,35 +353,36 @@ def _source(
         block.append(names.get(axis, "1"))
     arguments = ", ".join(p.name for p in kernel.parameters)
     callee = name + _instance(kernel, workloads)
-    extents = f"grid=({', '.join(grid)}) block=({', '.join(block)})"
+    extents = f"grid=({', '.join(map(str, grid))}) block=({', '.join(block)})"
     lines.append(f"// @launch {callee} {extents} args=({arguments})")
     text = _LINKAGE.sub("", kernel.text)
     return "\n".join([*lines, re.sub(rf"\b{kernel.plain_name}\b", name, text), ""])
 
 
-def _grid(axis: str, freedom: Freedom, names: Mapping[str, str]) -> str:
+def _total(axis: str) -> LaunchExpression:
+    return Variable(f"gridDim.{axis}") * Variable(f"blockDim.{axis}")
+
+
+def _grid(axis: str, freedom: Freedom, names: Mapping[str, str]) -> LaunchExpression:
     if axis not in names:
-        return "1"
-    extent = freedom.extents.get(axis)
-    if extent is None:
-        return f"gridDim.{axis} * blockDim.{axis} / {names[axis]}"
-    return f"ceil_div({extent.text()}, {names[axis]})"
+        return ONE
+    extent, width = freedom.extents.get(axis), Variable(names[axis])
+    return _total(axis) / width if extent is None else ceil_div(extent.launch_expression(), width)
 
 
-def _requirements(freedom: Freedom, names: Mapping[str, str]) -> list[str]:
+def _requirements(freedom: Freedom, names: Mapping[str, str]) -> list[LaunchExpression]:
     found = []
     for axis in freedom.axes:
         extent = freedom.extents.get(axis)
-        total = f"gridDim.{axis} * blockDim.{axis}"
         if extent is None:
-            found.append(f"{total} % {names[axis]} == 0")
+            found.append((_total(axis) % Variable(names[axis])).equals(0))
         else:
-            found.append(f"{total} >= {extent.text()}")
+            found.append(_total(axis) >= extent.launch_expression())
     idle = [f"{root}.{a}" for root in ("gridDim", "blockDim") for a in "xyz" if a not in names]
     if idle:
-        found.append(f"{' * '.join(idle)} == 1")
+        found.append(product(map(Variable, idle)).equals(1))
     if freedom.most_threads is not None:
-        found.append(f"{' * '.join(names.values())} <= {freedom.most_threads}")
+        found.append(product(map(Variable, names.values())) <= freedom.most_threads)
     return found
 
 

@@ -14,6 +14,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.analysis.polynomials import Polynomial
+from cudaops.program.launch_expression import Variable, ceil_div
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.matmul_form import MatmulForm, Matrix, recognise, recognise_tiled
 from cudaops.recipes.reading.kernel import Reading, read_kernel
@@ -369,19 +370,19 @@ class _Writer:
         """Comment and directives."""
         form = self._form
         grid = [
-            f"ceil_div({form.columns.size.text()}, CUDAOPS_BN)",
-            f"ceil_div({form.rows.size.text()}, CUDAOPS_BM)",
-            *([form.batch.size.text()] if form.batch else []),
+            ceil_div(form.columns.size.launch_expression(), Variable("CUDAOPS_BN")),
+            ceil_div(form.rows.size.launch_expression(), Variable("CUDAOPS_BM")),
+            *([form.batch.size.launch_expression()] if form.batch else []),
         ]
         args = [p.name for p in self._reading.parameters]
-        args += [axis.size.text() for axis in self._extra.values()]
+        args += [str(axis.size.launch_expression()) for axis in self._extra.values()]
         return _HEAD.substitute(
             layout=form.layout,
             tunes=_tunes(form.element, form.accumulator, self._outputs),
             requires="".join(f"// @requires {r}\n" for r in form.requirements),
             name=self._name,
             block=_THREADS,
-            grid=", ".join(grid),
+            grid=", ".join(map(str, grid)),
             args=", ".join(args),
         )
 

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from cudaops.program.analysis.polynomials import Polynomial, Quotient, Symbol, number, of
+from cudaops.program.launch_expression import LaunchExpression, Variable, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.coordinates import (
     Axis,
@@ -80,7 +81,7 @@ class MatmulForm:
     """What is written, with `total` in it."""
     total: Reduced
     space: Space
-    requirements: tuple[str, ...]
+    requirements: tuple[LaunchExpression, ...]
 
     @property
     def reads_out(self) -> bool:
@@ -244,10 +245,11 @@ def _with_requirements(form: MatmulForm) -> MatmulForm:
     outwards = [form.columns, form.rows, *([form.batch] if form.batch else [])]
     found += one_writer(form.index, outwards)
     if form.reads_out:
-        used = " ".join(a.reach.text() + " ".join(a.conditions) for a in form.space.axes)
-        idle = [name for name in _GEOMETRY if name not in used]
+        read = [y for a in form.space.axes for y in (a.reach.launch_expression(), *a.conditions)]
+        used = frozenset[str]().union(*(x.names() for x in read))
+        idle = [Variable(name) for name in _GEOMETRY if name not in used]
         if idle:
-            found.append(f"{' * '.join(idle)} == 1")
+            found.append(product(idle).equals(1))
     unique = tuple(dict.fromkeys(found))
     return replace(form, requirements=unique)
 
@@ -268,8 +270,10 @@ def recognise_tiled(reading: Reading) -> MatmulForm:
     store = replace(final[0], value=_swap(final[0].value, outer, total))
     form = product_form(reading, store, total, depth, store.guards)
     _check_padding(form, tiles)
-    square = (f"blockDim.x == {side}", f"blockDim.y == {side}", "blockDim.z == 1", *exact)
-    return replace(form, requirements=tuple(dict.fromkeys((*square, *form.requirements))))
+    extents = zip(_GEOMETRY[3:], (side, side, 1), strict=True)
+    square = (Variable(name).equals(threads) for name, threads in extents)
+    needed = dict.fromkeys((*square, *exact, *form.requirements))
+    return replace(form, requirements=tuple(needed))
 
 
 def _sums(value: Value) -> tuple[Reduced, Reduced, int]:
@@ -369,7 +373,7 @@ def _condition(value: Value) -> tuple[list[Polynomial], Load]:
 
 def _depth(
     bounds: set[Polynomial], rounds: Polynomial, side: int
-) -> tuple[Polynomial, tuple[str, ...]]:
+) -> tuple[Polynomial, tuple[LaunchExpression, ...]]:
     """Length of the sum, and what must hold for it to be exact."""
     if len(bounds) > 1:
         raise NotUnderstood("operands of different length")
@@ -379,11 +383,11 @@ def _depth(
         length = bounds.pop()
         if length == rounded_up:
             return length, ()
-        return length, (f"({rounds.text()}) * {side} >= {length.text()}",)
+        return length, (rounds.launch_expression() * side >= length.launch_expression(),)
     if divided is None or rounded_up is None:
         return rounds * number(side), ()
     length = rounded_up if rounded_up.sure_nonnegative else divided
-    return length, (f"({length.text()}) % {side} == 0",)
+    return length, ((length.launch_expression() % side).equals(0),)
 
 
 def _divided_by(rounds: Polynomial, side: int) -> Polynomial | None:

@@ -12,6 +12,7 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.program.analysis.polynomials import Polynomial, number
+from cudaops.program.launch_expression import LaunchExpression, Variable, ceil_div
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.coordinates import (
     Axis,
@@ -89,7 +90,7 @@ class TransposeForm:
     out_element: str
     value: Value
     space: Space
-    requirements: tuple[str, ...]
+    requirements: tuple[LaunchExpression, ...]
 
 
 def recognise(reading: Reading) -> TransposeForm:
@@ -226,17 +227,18 @@ def _source(program: Program, kernel: Kernel, reading: Reading, form: TransposeF
         "to": form.target.text(speller.name),
         "value": value,
     }
-    sizes = [form.across.size.text(), form.down.size.text()]
-    grid = [f"ceil_div({size}, CUDAOPS_TILE)" for size in sizes]
-    grid += [form.batch.size.text()] if form.batch else []
+    sizes = [axis.size.launch_expression() for axis in (form.across, form.down)]
+    grid = [ceil_div(size, Variable("CUDAOPS_TILE")) for size in sizes]
+    grid += [form.batch.size.launch_expression()] if form.batch else []
     const = {p.name for p in kernel.parameters if p.is_const}
     declared = signature(reading.parameters, const.__contains__, {form.source.array})
     return _SOURCE.substitute(
         requires="".join(f"// @requires {r}\n" for r in form.requirements),
         name=free_name(f"{kernel.plain_name}_tiled", program),
-        grid=", ".join(grid),
+        grid=", ".join(map(str, grid)),
         args=", ".join(
-            [p.name for p in reading.parameters] + [a.size.text() for a in extra.values()]
+            [p.name for p in reading.parameters]
+            + [str(a.size.launch_expression()) for a in extra.values()]
         ),
         signature=declared + "".join(f", int {own[local]}_" for local in extra),
         element=form.source.type,

@@ -8,16 +8,13 @@ again at every launch is whether two pointers are the same one (`Memory.differ`)
 
 from __future__ import annotations
 
-import re
-
 from cudaops.domain.workload import NullArgument
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.intervals import Interval, of_polynomial
 from cudaops.program.analysis.polynomials import Symbol
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
-
-_PLAIN_NAME = re.compile(r"[A-Za-z_]\w*")
 
 
 class Allocations:
@@ -78,8 +75,8 @@ def _scratch_of(draft: Draft) -> dict[str, frozenset[str]]:
     scratch = {name for name, _ in draft.scratch}
     names = [p.name for p in draft.kernel.parameters]
     found = {}
-    for name, text in zip(names, draft.launch.args, strict=True):
-        if used := scratch & set(_PLAIN_NAME.findall(text)):
+    for name, argument in zip(names, draft.launch.args, strict=True):
+        if used := scratch & argument.names():
             found[name] = frozenset(f"scratch {x}" for x in used)
     return found
 
@@ -162,17 +159,12 @@ class Memory:
             return False
         return all(self.are_apart(array, other) for other in self.written)
 
-    def differ(self, one: str, other: str) -> str | None:
+    def differ(self, one: str, other: str) -> LaunchExpression | None:
         """The condition that two pointers are not the same one; None where no plan can say it."""
-        texts = []
-        names = [p.name for p in self._draft.kernel.parameters]
-        author = {p.name for p in self._draft.subject.kernel.parameters}
-        for name in (one, other):
-            text = self._draft.launch.args[names.index(name)] if name in names else ""
-            if text not in author:
-                return None
-            texts.append(text)
-        return f"{texts[0]} != {texts[1]}"
+        pointers = self._draft.author_argument(one), self._draft.author_argument(other)
+        return None if pointers[0] is None or pointers[1] is None else (
+            pointers[0].differs(pointers[1])
+        )  # fmt: skip
 
 
 def _arguments_wanted(draft: Draft) -> int:

@@ -28,6 +28,7 @@ from cudaops.program.analysis.effects import has_return, is_pure, written_names
 from cudaops.program.analysis.facts import ELEMENT_BYTES, varies_in_block
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.analysis.polynomials import Symbol
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.atomic_sites import (
     Operation,
@@ -258,7 +259,7 @@ class _Made:
     sites: tuple[tuple[Site, Any], ...]
     after: tuple[Raw, ...]
     needs_barrier: bool
-    requires: tuple[str, ...] = ()
+    requires: tuple[LaunchExpression, ...] = ()
 
 
 def _made(draft: Draft, group: _Group, thread: _Thread) -> _Made:

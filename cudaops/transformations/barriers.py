@@ -71,7 +71,7 @@ class _Proof:
         if len(unsized) > 1:
             raise NotUnderstood("several names for the launch's shared memory")
         self._facts = facts
-        self._in_a_row = draft.launch.block[1:] == ("1", "1")
+        self._in_a_row = draft.launch.has_flat_block
         self._allocations = Allocations(draft)
 
     def without(self, body: Body) -> Body:

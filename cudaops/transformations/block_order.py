@@ -25,7 +25,6 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import conduct, functions_say
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.places import AXES, builtin, builtins_in
-from cudaops.transformations.ranges import holds
 from cudaops.transformations.trees import changed
 
 _LEAST_BLOCKS = 264
@@ -67,8 +66,8 @@ class BlockOrder:
         if ({"blockIdx", "gridDim"} & functions_say(draft)) | (builtins_in(body) & s.BUILTINS):
             raise NotUnderstood("more of the launch than single numbers")
         goes_to = {axis: AXES[at] for at, axis in enumerate(order)}
-        requires = [f"{draft.says('gridDim.x')} <= {GRID_MOST[1]}"] if order[0] != "x" else []
-        if not holds(draft, tuple(requires)):
+        requires = [draft.launch_expression("gridDim.x") <= GRID_MOST[1]] if order[0] != "x" else []
+        if not draft.holds(*requires):
             raise NotUnderstood("more blocks along x than another axis can have")
         x, y, z = (draft.launch.grid[AXES.index(axis)] for axis in order)
         edited = draft.with_body(changed(body, lambda node: _renamed(node, goes_to)))

@@ -11,9 +11,10 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import is_pure, names_in
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
+from cudaops.program.launch_expression import ONE, build
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import FUNCTIONS
-from cudaops.transformations.draft import Draft
+from cudaops.transformations.draft import Draft, Extents
 from cudaops.transformations.trees import declared_in
 
 FILLED = 300_000
@@ -29,14 +30,14 @@ def free_axis(draft: Draft) -> str:
         if isinstance(x, s.Member) and x.base in (s.Name("blockIdx"), s.Name("gridDim"))
     }
     for nth, axis in ((1, "y"), (2, "z")):
-        if draft.launch.grid[nth] == "1" and axis not in used:
+        if draft.launch.grid[nth] == ONE and axis not in used:
             return axis
     raise NotUnderstood("no axis of the grid that is free")
 
 
-def with_extent(grid: tuple[str, str, str], axis: str, extent: str) -> tuple[str, str, str]:
+def with_extent(grid: Extents, axis: str, extent: int) -> Extents:
     """The grid, this large along an axis."""
-    x, y, z = (extent if a == axis else g for a, g in zip("xyz", grid, strict=True))
+    x, y, z = (build(extent) if a == axis else g for a, g in zip("xyz", grid, strict=True))
     return x, y, z
 
 

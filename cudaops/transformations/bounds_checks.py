@@ -17,12 +17,13 @@ from typing import Any
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.launch_expression import below
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.computed_once import with_values
 from cudaops.transformations.conditions import in_place, names_of, simplified
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, is_below
+from cudaops.transformations.ranges import Proof, Ranges, in_order
 
 
 class BoundsChecks:
@@ -104,7 +105,7 @@ class _Checks:
             else:
                 proof = self._below(x, n, at=node, closed=says in ("<=", ">"))
                 truth = says in ("<", "<=")
-            if proof is not None and holds(self._draft, in_order([proof])):
+            if proof is not None and self._draft.holds(*in_order([proof])):
                 self.needs.append(proof)
                 return truth
         return node
@@ -117,5 +118,5 @@ class _Checks:
         low, most = self._ranges.nonnegative(x, at=at), self._ranges.upper(x, at=at)
         if low is None or most is None:
             return None
-        last = f"{most[0]} <= {size}" if closed else is_below(most[0], size)
+        last = most[0] <= size if closed else below(most[0], size)
         return (*low, *most[1], last)

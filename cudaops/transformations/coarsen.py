@@ -16,6 +16,7 @@ from typing import Any
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import pure_functions, synchronises
+from cudaops.program.launch_expression import LaunchExpression, ceil_div
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.bounds_checks import within_bounds
@@ -96,7 +97,7 @@ class _Coarsening:
         self._item = draft.free("item")
         self._body = draft.form.kernel.body
         self._header = draft.printer().header
-        self._arguments: list[str] = []
+        self._arguments: list[LaunchExpression] = []
         self.says = ""
 
     # Blocks
@@ -124,7 +125,7 @@ class _Coarsening:
         tail = self._tail()
         body = changed(self._body, change)
         if count in said or tail is None:
-            self._add_argument(f"const unsigned {named.text}", draft.says(count))
+            self._add_argument(f"const unsigned {named.text}", draft.launch_expression(count))
         if tail is None:
             body = self._kept_within(body, new, named)
         lines = self._spread(body) if self._may_spread() else None
@@ -135,7 +136,7 @@ class _Coarsening:
                 body = (s.Declare("const unsigned", name.text, value=new), *body)
             lines = self._one_by_one(body)
         self._tell("the same thread of as many neighbouring blocks")
-        requires = [tail] if tail else []
+        requires = [] if tail is None else [tail]
         return self._launched(lines).requiring(*requires)
 
     def _kept_within(self, body: Any, block: Any, blocks: Any) -> tuple[Any, ...]:
@@ -144,7 +145,7 @@ class _Coarsening:
             return (s.If(s.Binary(">=", block, blocks), (s.Leave("return"),)), *body)
         return (s.If(s.Binary("<", block, blocks), tuple(body)),)
 
-    def _tail(self) -> str | None:
+    def _tail(self) -> LaunchExpression | None:
         """A condition under which blocks beyond the author's do nothing; None where there is none
         and they must be kept from it."""
         draft, axis = self._draft, self._axis
@@ -153,8 +154,12 @@ class _Coarsening:
             if found is not None:
                 return found.covered
         if all(getattr(w.grid, axis) % self._factor == 0 for w in draft.workloads):
-            return f"{draft.says(f'gridDim.{axis}')} % {self._factor} == 0"
+            return self._divided()
         return None
+
+    def _divided(self) -> LaunchExpression:
+        blocks = self._draft.launch_expression(f"gridDim.{self._axis}")
+        return (blocks % self._factor).equals(0)
 
     # Neighbours
 
@@ -175,15 +180,14 @@ class _Coarsening:
         if found is not None:
             requires.append(found.covered)
         elif all(getattr(w.grid, axis) % self._factor == 0 for w in draft.workloads):
-            requires.append(f"{draft.says(f'gridDim.{axis}')} % {self._factor} == 0")
+            requires.append(self._divided())
         else:
             raise NotUnderstood("threads beyond the author's would do something")
         if places.literal_in(self._body):
-            requires.append(f"{draft.says(f'blockDim.{axis}')} == {places.width}")
+            requires.append(draft.launch_expression(f"blockDim.{axis}").equals(places.width or 0))
         whole = None
         if found is not None:
-            limit = found.limit if found.limit.isidentifier() else f"({found.limit})"
-            even = f"{limit} % {self._factor} == 0"
+            even = (found.limit % self._factor).equals(0)
             if all(x is not None for x in draft.requiring(even).resolved):
                 requires.append(even)
                 whole = True
@@ -243,14 +247,14 @@ class _Coarsening:
 
     # Launch
 
-    def _add_argument(self, declaration: str, expression: str) -> None:
+    def _add_argument(self, declaration: str, expression: LaunchExpression) -> None:
         self._header = with_parameters(self._header, [declaration])
         self._arguments.append(expression)
 
     def _launched(self, lines: tuple[Any, ...]) -> Draft:
         draft, at = self._draft, AXES.index(self._axis)
         grid = list(draft.launch.grid)
-        grid[at] = f"ceil_div({grid[at]}, {self._factor})"
+        grid[at] = ceil_div(grid[at], self._factor)
         edited = draft.with_body(lines, self._header)
         return edited.launched(grid=tuple(grid), args=(*draft.launch.args, *self._arguments))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,10 +12,12 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import calls_in
 from cudaops.program.analysis.library_calls import BARRIERS
+from cudaops.program.expressions import folded
+from cudaops.program.launch_expression import ONE, LaunchExpression, build, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import conduct
-from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.draft import Draft, Extents, Step
 from cudaops.transformations.lanes import Sharing, Team, choose, limits
 from cudaops.transformations.splitting import Loops, Split
 from cudaops.transformations.text import Raw
@@ -93,24 +96,11 @@ class Cooperate:
         who = "a block" if team.is_block else "a warp" if lanes == 32 else f"{lanes} lanes"
         says = f"Gave each thread's work to {who}: its iterations are shared, its sums combined."
         guards = [*place.requires, *limits(draft, chosen.values(), lanes)]
-        made = edited.launched(grid=place.grid, block=place.block).requiring(*true_or_said(guards))
+        made = edited.launched(grid=place.grid, block=place.block).requiring(*guards)
         made = made.stepped(Step(self.name, setting, says))
         if None in made.resolved:
             raise NotUnderstood("a launch that does not allow it")
         return made
-
-
-def true_or_said(conditions: Sequence[str]) -> list[str]:
-    """Conditions without those on numbers alone that hold."""
-    kept = []
-    for one in conditions:
-        found = re.fullmatch(r"(\d+) (%|<=) (\d+)( == 0)?", one)
-        if found:
-            a, b = int(found[1]), int(found[3])
-            if (a % b == 0) if found[2] == "%" else (a <= b):
-                continue
-        kept.append(one)
-    return kept
 
 
 def _chosen(draft: Draft, loops: Loops, lanes: int, *, inner: bool) -> dict[int, Split]:
@@ -123,10 +113,10 @@ def _chosen(draft: Draft, loops: Loops, lanes: int, *, inner: bool) -> dict[int,
 class _Placed:
     """Where lanes stand in the new launch, and what takes the place of a thread's indices."""
 
-    grid: tuple[str, str, str]
-    block: tuple[str, str, str]
+    grid: Extents
+    block: Extents
     lanes: int
-    requires: tuple[str, ...]
+    requires: tuple[LaunchExpression, ...]
     linear: Any = None
     """What stands for `blockIdx.x * blockDim.x + threadIdx.x`; None where it is not looked for."""
     names: tuple[tuple[str, Any], ...] = ()
@@ -201,39 +191,38 @@ def _uses_beyond(body: Any) -> set[str]:
 
 def _placed(draft: Draft, body: Sequence[Any], lanes: int) -> _Placed:
     """How lanes are launched. Raises NotUnderstood."""
-    grid, block = draft.launch.grid, draft.launch.block
-    x, count = draft.says("blockDim.x"), draft.says("gridDim.x")
+    grid, block, flat = draft.launch.grid, draft.launch.block, draft.launch.has_flat_block
+    x, count = draft.launch_expression("blockDim.x"), draft.launch_expression("gridDim.x")
     own = {y for y in s.below(tuple(body)) if isinstance(y, s.Declare) and y.shared}
     tied = bool(own) or bool(BARRIERS & calls_in(tuple(body)))
     beyond = _uses_beyond(body)
-    few = f"{x} * {count} <= {_MOST_THREADS}"
+    few = x * count <= _MOST_THREADS
     if lanes > 32:
-        flat = block[1:] == ("1", "1")
         if tied or not flat or beyond & {*_X, "threadIdx.y", "threadIdx.z", "blockDim.y"}:
             raise NotUnderstood("a block for each thread where blocks already mean something")
-        wide = _product(count, x)
+        wide = folded(count * x)
         index = s.Member(s.Name("blockIdx"), "x")
-        return _Placed((wide, *grid[1:]), (str(lanes), "1", "1"), lanes, (few,), index)
-    whole: tuple[str, ...] = (f"{x} % {lanes} == 0",)
-    if lanes < 32 and block[1:] != ("1", "1"):
-        whole = (f"{x} % 32 == 0",)
+        return _Placed((wide, *grid[1:]), (build(lanes), ONE, ONE), lanes, (few,), index)
+    whole: tuple[LaunchExpression, ...] = (
+        (x % (lanes if flat else 32)).equals(0),
+    )  # fmt: skip
     if not tied and not beyond & set(_X):
-        wide = _product(count, str(lanes))
-        if _divides(draft, lanes if block[1:] == ("1", "1") else 32 if lanes < 32 else lanes):
+        wide = folded(count * lanes)
+        if _divides(draft, lanes if flat else 32 if lanes < 32 else lanes):
             return _Placed((wide, *grid[1:]), block, lanes, (*whole, few), s.Number("0"))
-        if block[1:] == ("1", "1") and _fills(draft, BLOCK // lanes):
+        if flat and _fills(draft, BLOCK // lanes):
             # Blocks of another size: nothing knows where one begins.
-            whole = (f"{x} * {count} % {BLOCK // lanes} == 0", few)
-            all_ = f"{_product(count, x)} / {BLOCK // lanes}"
-            return _Placed((all_, *grid[1:]), (str(BLOCK), "1", "1"), lanes, whole, s.Number("0"))
+            whole = ((x * count % (BLOCK // lanes)).equals(0), few)
+            all_ = folded(count * x) / (BLOCK // lanes)
+            return _Placed((all_, *grid[1:]), (build(BLOCK), ONE, ONE), lanes, whole, s.Number("0"))
     number = s.Number(str(lanes))
 
     def of(root: str) -> Any:
         return s.Member(s.Name(root), "x")
 
-    threads = f"{x} * {draft.says('blockDim.y')} * {draft.says('blockDim.z')}"
     sizes = [draft.value(f"blockDim.{axis}") for axis in "xyz"]
-    fits = all(isinstance(n, int) for n in sizes) and _times(sizes) * lanes <= 1024
+    known = [n for n in sizes if isinstance(n, int)]
+    fits = len(known) == len(sizes) and math.prod(known) * lanes <= 1024
     if tied or fits:
         if not fits:
             raise NotUnderstood("a block that would be too large")
@@ -241,10 +230,10 @@ def _placed(draft: Draft, body: Sequence[Any], lanes: int) -> _Placed:
             "threadIdx.x": s.Binary("/", of("threadIdx"), number),
             "blockDim.x": s.Binary("/", of("blockDim"), number),
         }
-        rows = () if lanes == 32 or block[1:] == ("1", "1") else (f"{x} * {lanes} % 32 == 0",)
+        rows = () if lanes == 32 or flat else ((x * lanes % 32).equals(0),)
         return _Placed(
-            grid, (_product(x, str(lanes)), *block[1:]), lanes,
-            (f"{threads} <= {1024 // lanes}", *rows), None, tuple(names.items()),
+            grid, (folded(x * lanes), *block[1:]), lanes,
+            (product(block) <= 1024 // lanes, *rows), None, tuple(names.items()),
         )  # fmt: skip
     if not _divides(draft, lanes):
         raise NotUnderstood("a block that lanes do not divide")
@@ -255,7 +244,7 @@ def _placed(draft: Draft, body: Sequence[Any], lanes: int) -> _Placed:
         "gridDim.x": s.Binary("/", of("gridDim"), number),
     }
     head = f"const int {thread} = (blockIdx.x % {lanes} * blockDim.x + threadIdx.x) / {lanes};"
-    wide = _product(count, str(lanes))
+    wide = folded(count * lanes)
     return _Placed(
         (wide, *grid[1:]), block, lanes, (*whole, few), None, tuple(names.items()), (head,)
     )  # fmt: skip
@@ -269,16 +258,3 @@ def _divides(draft: Draft, lanes: int) -> bool:
 def _fills(draft: Draft, threads: int) -> bool:
     """Whether every launch has a whole multiple of so many threads along x."""
     return all(w.grid.x * w.block.x % threads == 0 for w in draft.workloads)
-
-
-def _times(sizes: Sequence[Any]) -> int:
-    product = 1
-    for n in sizes:
-        product *= int(n)
-    return product
-
-
-def _product(one: str, other: str) -> str:
-    if one.isdigit() and other.isdigit():
-        return str(int(one) * int(other))
-    return f"{one} * {other}"

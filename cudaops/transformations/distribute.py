@@ -62,7 +62,7 @@ class Distribute:
             new[key] = (*before, loop)
         body = changed(draft.form.kernel.body, lambda x: new.get(id(x), x))
         head = Raw(f"const int {part} = blockIdx.{axis};  // of {parts}, which share the outputs")
-        grid = with_extent(draft.launch.grid, axis, str(parts))
+        grid = with_extent(draft.launch.grid, axis, parts)
         says = f"Divided the loop over outputs among {parts} times as many blocks."
         guards = limits(draft, chosen.values(), parts)
         made = draft.with_body((head, *body)).launched(grid=grid).requiring(*guards)

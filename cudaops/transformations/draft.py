@@ -31,13 +31,21 @@ from cudaops.program.analysis.kernel import analyse
 from cudaops.program.analysis.values import Launched
 from cudaops.program.candidate import NAMESPACE
 from cudaops.program.dialect import declaring_shared_globals
-from cudaops.program.expressions import parse as parse_expression
+from cudaops.program.expressions import Environment, evaluate, folded, parse
 from cudaops.program.front_end import kernel_form
+from cudaops.program.grammar import is_small
+from cudaops.program.launch_expression import (
+    ONE,
+    ZERO,
+    LaunchExpression,
+    Variable,
+    build,
+)
 from cudaops.program.lexing import byte_text, plain_text
 from cudaops.program.macros import later_macros
 from cudaops.program.outline import outline
 from cudaops.program.parse import parse_files
-from cudaops.program.plans import make_rewrite, resolve
+from cudaops.program.plans import environment, make_rewrite, resolve
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.conditions import decided, resolved
 from cudaops.transformations.namespaces import copied, meaning
@@ -79,34 +87,42 @@ class Step:
     one that descends from the launch that the draft began with."""
 
 
+Extents = tuple[LaunchExpression, LaunchExpression, LaunchExpression]
+
+
 @dataclass(frozen=True)
 class Launch:
     """One launch of a draft. Expressions are those of launch plans, over the author's kernel."""
 
     kernel: str
     """Name of the function in the draft's text."""
-    grid: tuple[str, str, str]
-    block: tuple[str, str, str]
-    args: tuple[str, ...]
-    smem: str = "0"
+    grid: Extents
+    block: Extents
+    args: tuple[LaunchExpression, ...]
+    smem: LaunchExpression = ZERO
     template: str = ""
     """`<float, 4>`; empty for a plain function."""
 
     @property
+    def has_flat_block(self) -> bool:
+        """Whether all threads of a block stand in a row along x."""
+        return self.block[1:] == (ONE, ONE)
+
+    @property
     def directive(self) -> str:
         """As a rewrite says it."""
-        smem = "" if self.smem == "0" else f" smem={self.smem}"
+        smem = "" if self.smem == ZERO else f" smem={self.smem}"
         return (
             f"// @launch {self.kernel}{self.template} grid=({_extents(self.grid)}) "
-            f"block=({_extents(self.block)}){smem} args=({', '.join(self.args)})"
+            f"block=({_extents(self.block)}){smem} args=({', '.join(map(str, self.args))})"
         )
 
 
-def _extents(extents: tuple[str, str, str]) -> str:
+def _extents(extents: Extents) -> str:
     kept = list(extents)
-    while len(kept) > 1 and kept[-1] == "1":
+    while len(kept) > 1 and kept[-1] == ONE:
         kept.pop()
-    return ", ".join(kept)
+    return ", ".join(map(str, kept))
 
 
 @dataclass(frozen=True)
@@ -120,9 +136,9 @@ class Draft:
     text: str
     """Device code without directives."""
     launches: tuple[Launch, ...]
-    scratch: tuple[tuple[str, str], ...] = ()
-    """(name, bytes as an expression)."""
-    requires: tuple[str, ...] = ()
+    scratch: tuple[tuple[str, LaunchExpression], ...] = ()
+    """(name, bytes)."""
+    requires: tuple[LaunchExpression, ...] = ()
     steps: tuple[Step, ...] = ()
     focus: int = 0
     taken: frozenset[str] = field(default=frozenset(), compare=False)
@@ -157,8 +173,8 @@ class Draft:
             name,
             _trimmed("gridDim", workloads),
             _trimmed("blockDim", workloads),
-            tuple(p.name for p in kernel.parameters),
-            "smem" if any(w.dynamic_smem_bytes for w in workloads) else "0",
+            tuple(Variable(p.name) for p in kernel.parameters),
+            Variable("smem") if any(w.dynamic_smem_bytes for w in workloads) else ZERO,
             template,
         )
         whole = "\n".join([*using, *([""] if using else []), text]) + "\n"
@@ -180,22 +196,25 @@ class Draft:
         values = rewrite.values()
         defines = "".join(f"#define {n} {v}\n" for n, v in values.items() if n in _names([text]))
 
-        def put(expression: str) -> str:
-            return re.sub(
-                r"[A-Za-z_]\w*", lambda m: str(values.get(m.group(), m.group())), expression
-            )
+        known = {name: build(value) for name, value in values.items()}
 
-        def dim(extents: Sequence[str]) -> tuple[str, str, str]:
-            x, y, z = [*map(put, extents), "1", "1"][:3]
+        def put(text: str) -> LaunchExpression:
+            return parse(text).root.substitute(known)
+
+        def dim(extents: Sequence[str]) -> Extents:
+            x, y, z = [*map(put, extents), ONE, ONE][:3]
             return x, y, z
 
         launches = []
         for step in plan.launches:
             name, bracket, arguments = step.kernel.partition("<")
+            template = re.sub(
+                r"[A-Za-z_]\w*", lambda m: str(values.get(m.group(), m.group())), arguments
+            )
             launches.append(
                 Launch(
                     name.strip(), dim(step.grid), dim(step.block), tuple(map(put, step.args)),
-                    put(step.smem), put(bracket + arguments),
+                    put(step.smem), bracket + template,
                 )
             )  # fmt: skip
         taken = _names(f.text for f in subject.program.files)
@@ -347,14 +366,38 @@ class Draft:
             seen.add(found.value)
         return seen.pop() if len(seen) == 1 else None
 
-    def says(self, name: str) -> str:
-        """A parameter or extent of the draft's kernel as an expression of plans."""
+    def launch_expression(self, name: str) -> LaunchExpression:
+        """What the host computes for a parameter or extent of the draft's kernel."""
         root, _, axis = name.partition(".")
         if axis:
             extents = self.launch.grid if root == "gridDim" else self.launch.block
-            return _safe(extents["xyz".index(axis)])
+            return extents["xyz".index(axis)]
         names = [p.name for p in self.kernel.parameters]
-        return _safe(self.launch.args[names.index(name)])
+        return self.launch.args[names.index(name)]
+
+    def author_argument(self, name: str) -> LaunchExpression | None:
+        """What a parameter of the draft's kernel is given, where that is one of the author's; None
+        for any other name."""
+        given = dict(zip((p.name for p in self.kernel.parameters), self.launch.args, strict=True))
+        author = {Variable(p.name) for p in self.subject.kernel.parameters}
+        return found if (found := given.get(name)) in author else None
+
+    def holds(self, *conditions: LaunchExpression) -> bool:
+        """Whether they hold on every launch that the draft runs on."""
+        try:
+            return bool(self._environments) and all(
+                is_small(one) and evaluate(one, env)
+                for env in self._environments for one in conditions
+            )  # fmt: skip
+        except (NotUnderstood, PlanError):
+            return False
+
+    @cached_property
+    def _environments(self) -> tuple[Environment, ...]:
+        """Names of the author's launch with their values, for each that the draft runs on."""
+        kernel, rewrite = self.subject.kernel, self.rewrite()
+        pairs = zip(self.subject.workloads, self.resolved, strict=True)
+        return tuple(environment(rewrite, kernel, w) for w, launch in pairs if launch is not None)
 
     def free(self, wanted: str) -> str:
         """A name that neither the author nor the draft uses."""
@@ -438,9 +481,9 @@ class Draft:
         launches[self.focus] = replace(self.launch, **changes)
         return self._with(launches=tuple(launches))
 
-    def requiring(self, *conditions: str) -> Draft:
+    def requiring(self, *conditions: LaunchExpression) -> Draft:
         """With further conditions, over the author's kernel: those that a launch may not meet."""
-        needed = (c for c in conditions if not _always_holds(c))
+        needed = (c for c in conditions if folded(c) != ONE)
         return self._with(requires=tuple(dict.fromkeys([*self.requires, *needed])))
 
     def adding(self, text: str) -> Draft:
@@ -453,15 +496,6 @@ class Draft:
 
     def _with(self, **changes: Any) -> Draft:
         return replace(self, **changes)
-
-
-def _always_holds(condition: str) -> bool:
-    """Whether it says of numbers what is so: `8732 >= 1`."""
-    try:
-        parsed = parse_expression(condition)
-        return not parsed.names() and parsed.evaluate({}) == 1
-    except PlanError:
-        return False
 
 
 def _argument(name: str, value: Any, workload: Workload) -> Argument | None:
@@ -492,19 +526,15 @@ def _argument(name: str, value: Any, workload: Workload) -> Argument | None:
     return None
 
 
-def _trimmed(root: str, workloads: Sequence[Workload]) -> tuple[str, str, str]:
+def _trimmed(root: str, workloads: Sequence[Workload]) -> Extents:
     """`gridDim.x` and so on; 1 where it is 1 in every workload and the axis is not x."""
     extents = [w.grid if root == "gridDim" else w.block for w in workloads]
     flat = {axis: all(getattr(e, axis) == 1 for e in extents) for axis in "yz"}
     return (
-        f"{root}.x",
-        "1" if flat["y"] and flat["z"] else f"{root}.y",
-        "1" if flat["z"] else f"{root}.z",
+        Variable(f"{root}.x"),
+        ONE if flat["y"] and flat["z"] else Variable(f"{root}.y"),
+        ONE if flat["z"] else Variable(f"{root}.z"),
     )
-
-
-def _safe(expression: str) -> str:
-    return expression if re.fullmatch(r"[\w.]+", expression) else f"({expression})"
 
 
 def _names(texts: Iterable[str]) -> frozenset[str]:

@@ -9,7 +9,6 @@ value: `r = t / w; y = r % h; x = t - r * w`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -28,11 +27,12 @@ from cudaops.program.analysis.effects import (
 )
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, divide, number, of, symbol
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.conduct import conduct, functions_say
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.places import Places, builtins_in
-from cudaops.transformations.ranges import holds, launch_text
+from cudaops.transformations.ranges import launch_expression
 from cudaops.transformations.serial import own_parameters
 from cudaops.transformations.trees import renamed
 from cudaops.transformations.variables import Variables
@@ -282,23 +282,25 @@ class FlatIndex:
                 if isinstance(only, Symbol):
                     self.spelled[only.name] = node
                 return found
-        if getattr(node, "type", "") not in INTEGERS or self._plan(node) is None:
+        if getattr(node, "type", "") not in INTEGERS or self._launched(node) is None:
             return None
         worth = self.variables.polynomial(node)
         key_text = repr(node) if worth is None else worth.text()
         self.spelled.setdefault(key_text, node)
         return symbol(key_text)
 
-    def _plan(self, node: Any) -> str | None:
-        return launch_text(self.draft, node, self.variables.value)
+    def _launched(self, node: Any) -> LaunchExpression | None:
+        return launch_expression(self.draft, node, self.variables.value)
 
-    def says(self, size: Polynomial) -> str:
-        """As an expression of plans."""
+    def launch_expression(self, size: Polynomial) -> LaunchExpression:
+        """What the host computes for it."""
 
-        def spell(name: str) -> str:
-            return closed(self._plan(self.spelled[name]) or "")
+        def of(name: str) -> LaunchExpression:
+            found = self._launched(self.spelled[name])
+            assert found is not None  # `size` asked
+            return found
 
-        return size.text(spell)
+        return size.launch_expression(of)
 
     def expression(self, *sizes: Polynomial) -> s.Expression | None:
         """A product as one of the kernel; None for 1."""
@@ -371,7 +373,9 @@ class FlatIndex:
 
     def may_hold(self, part: Part, factor: int) -> bool:
         """Whether the part is that long in all launches."""
-        return part.extent is None or holds(self.draft, (f"{self.says(part.extent)} >= {factor}",))
+        if part.extent is None:
+            return True
+        return self.draft.holds(self.launch_expression(part.extent) >= factor)
 
     def name_of(self, part: Part) -> str:
         """What its author calls it; empty where it has no name."""
@@ -466,15 +470,3 @@ def over(size: Polynomial, by: Polynomial) -> Polynomial | None:
 def _degree(size: Polynomial) -> tuple[int, int]:
     (factors, scale), *_ = size.terms
     return len(factors), scale
-
-
-def closed(text: str) -> str:
-    """A plan's expression in parentheses unless it is one name, number or call, or has them."""
-    name = re.match(r"[\w.]*", text)
-    assert name is not None
-    depth = 0
-    for at, x in enumerate(text[name.end() :]):
-        depth += (x == "(") - (x == ")")
-        if depth == 0:
-            return text if name.end() + at + 1 == len(text) and x == ")" else f"({text})"
-    return text

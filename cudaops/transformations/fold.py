@@ -22,6 +22,8 @@ from typing import Any
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import local_variables, names_in, pure_functions
+from cudaops.program.expressions import folded
+from cudaops.program.launch_expression import ONE, LaunchExpression, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import (
@@ -97,7 +99,7 @@ class Fold:
         block = list(draft.launch.block)
         at = AXES.index(axis)
         whole = draft.value(f"blockDim.{axis}") == factor
-        block[at] = "1" if whole else _quotient(block[at], factor)
+        block[at] = ONE if whole else folded(block[at] / factor)
         edited = draft.with_body(lines, _header(draft, factor)).launched(block=tuple(block))
         says = f"A thread does the work of {factor} threads of its block, between barriers."
         done = edited.requiring(*requires).stepped(Step(self.name, setting, says))
@@ -132,19 +134,16 @@ def _refuse(draft: Draft, found: Conduct, axis: str) -> None:
         raise NotUnderstood(f"threadIdx.{axis} is not used by itself")
 
 
-def _requires(draft: Draft, found: Conduct, axis: str, factor: int) -> Iterator[str]:
+def _requires(draft: Draft, found: Conduct, axis: str, factor: int) -> Iterator[LaunchExpression]:
     """That the block can be divided; into whole warps, where lanes talk to each other."""
-    at, said = AXES.index(axis), draft.says(f"blockDim.{axis}")
+    at, extent = AXES.index(axis), draft.launch_expression(f"blockDim.{axis}")
     whole = draft.value(f"blockDim.{axis}") == factor
-    yield f"{said} == {factor}" if whole else f"{said} % {factor} == 0"
+    yield extent.equals(factor) if whole else (extent % factor).equals(0)
     if not found.collectives:
         return
-    inner = [draft.says(f"blockDim.{a}") for a in AXES[: at + 1]]
-    product = " * ".join(x for x in inner if x != "1") or "1"
-    yield f"{product} % {WARP * factor} == 0"
-    for outer in AXES[at + 1 :]:
-        if (said := draft.says(f"blockDim.{outer}")) != "1":
-            yield f"{said} == 1"
+    block = draft.launch.block
+    yield (product(block[: at + 1]) % (WARP * factor)).equals(0)
+    yield from (outer.equals(1) for outer in block[at + 1 :] if outer != ONE)
 
 
 def _with_votes(body: Any) -> Any:
@@ -203,13 +202,6 @@ def _folded(draft: Draft, body: Any, axis: str, factor: int) -> tuple[Any, ...]:
         else:
             return (*shared, *lines)
     raise last
-
-
-def _quotient(extent: str, factor: int) -> str:
-    if extent.isdigit():
-        return str(int(extent) // factor)
-    plain = re.fullmatch(r"[\w.]+", extent)
-    return f"{extent} / {factor}" if plain else f"({extent}) / {factor}"
 
 
 def _header(draft: Draft, factor: int) -> str:

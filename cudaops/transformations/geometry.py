@@ -19,13 +19,14 @@ from typing import Any
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.facts import ELEMENT_BYTES, KernelFacts
+from cudaops.program.launch_expression import ONE, LaunchExpression, build, ceil_div
 from cudaops.program.plans import GRID_MOST, MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import WARP, Conduct, conduct, functions_say, functions_wait
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import FULL
-from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
+from cudaops.transformations.places import AXES, Places, builtin, builtins_in, threads_along, widest
 from cudaops.transformations.shared_memory import STATIC_BYTES, extent, is_only_indexed, room_for
 from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import changed
@@ -145,19 +146,22 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
     )
     if new_body is body and draft.form.kernel.launch_bounds:
         edited = draft.with_body(body, bounded_header(draft, threads))
-    grid, block, requires = list(draft.launch.grid), list(draft.launch.block), []
+    grid, block = list(draft.launch.grid), list(draft.launch.block)
+    requires: list[LaunchExpression] = []
     for axis in axes:
         target = AXES.index(partner[axis])
         extent, conditions = _extent(draft, axis, shape[partner[axis]])
-        grid[target], block[target] = extent, str(shape[partner[axis]])
+        grid[target], block[target] = extent, build(shape[partner[axis]])
         requires += conditions
         if places[axis].literal_in(body):
-            requires.append(f"{draft.says(f'blockDim.{axis}')} == {places[axis].width}")
+            requires.append(
+                draft.launch_expression(f"blockDim.{axis}").equals(places[axis].width or 0)
+            )
         if target > 0:
-            requires.append(f"{extent} <= {GRID_MOST[target]}")
+            requires.append(extent <= GRID_MOST[target])
     for axis in AXES:
         if axis not in axes:
-            requires.append(f"{draft.says(f'blockDim.{axis}')} == 1")
+            requires.append(draft.launch_expression(f"blockDim.{axis}").equals(1))
     shown = " x ".join(str(shape[a]) for a in axes)
     says = f"Blocks of {shown} threads over the same places."
     if swap:
@@ -165,16 +169,16 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
     return edited.launched(grid=tuple(grid), block=tuple(block)).requiring(*requires), says
 
 
-def _extent(draft: Draft, axis: str, width: int) -> tuple[str, list[str]]:
+def _extent(draft: Draft, axis: str, width: int) -> tuple[LaunchExpression, list[LaunchExpression]]:
     """Blocks of this width along an axis of the author's places, and what must hold for it."""
     found = widest(draft, axis)
     if found is not None and f"gridDim.{axis}" not in builtins_in(draft.form.kernel.body):
-        return f"ceil_div({found.limit}, {width})", [found.covered, f"{found.limit} >= 1"]
-    total = f"{draft.says(f'gridDim.{axis}')} * {draft.says(f'blockDim.{axis}')}"
-    whole = f"{total} % {width} == 0"
+        return ceil_div(found.limit, width), [found.covered, found.limit >= 1]
+    total = threads_along(draft, axis)
+    whole = (total % width).equals(0)
     if any(x is None for x in draft.requiring(whole).resolved):
         raise NotUnderstood("places beyond the author's would do something")
-    return f"{total} / {width}", [whole]
+    return total / width, [whole]
 
 
 def _marked_place(axis: str, width: int | None) -> Any:
@@ -230,10 +234,11 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
     name = s.Name(draft.free("block"), type="unsigned")
     uses = sum(1 for x in s.below(body) if builtin(x) == "blockIdx.x")
     new: Any = mine if uses == 1 else name
-    blocks, parameters = s.Name(draft.free("blocks"), type="unsigned"), {}
+    blocks = s.Name(draft.free("blocks"), type="unsigned")
+    parameters: dict[str, LaunchExpression] = {}
     covered, guard = _rows_end(draft, rows)
     if guard or "gridDim.x" in used:
-        parameters[f"const unsigned {blocks.text}"] = draft.says("gridDim.x")
+        parameters[f"const unsigned {blocks.text}"] = draft.launch_expression("gridDim.x")
     says = {"blockIdx.x": new, "gridDim.x": blocks}
     lines: tuple[Any, ...] = changed(body, lambda x: says.get(builtin(x), x))
     shares = _Shares(draft, rows, row) if found.barriers or found.shared else None
@@ -245,19 +250,19 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
         lines = (leave, *lines)
     if new is name:
         lines = (s.Declare("const unsigned", name.text, value=mine), *lines)
-    threads = f"{draft.says('blockDim.x')} * {rows} <= {MAX_THREADS}"
-    requires = [*covered, threads, *_flat(draft)]
+    width = draft.launch_expression("blockDim.x")
+    requires = [*covered, width * rows <= MAX_THREADS, *_flat(draft)]
     if shares is not None:
-        requires += [f"{draft.says('blockDim.x')} == {WARP}", *shares.requires]
+        requires += [width.equals(WARP), *shares.requires]
     elif found.collectives:
-        requires.append(f"{draft.says('blockDim.x')} % {WARP} == 0")
+        requires.append((width % WARP).equals(0))
     header = None
     if parameters or draft.form.kernel.launch_bounds:
         header = bounded_header(draft, rows * _threads(draft))
         header = with_parameters(header, list(parameters)) if parameters else header
-    grid = (f"ceil_div({draft.launch.grid[0]}, {rows})", *draft.launch.grid[1:])
+    grid = (ceil_div(draft.launch.grid[0], rows), *draft.launch.grid[1:])
     edited = draft.with_body(lines, header).launched(
-        grid=grid, block=(draft.launch.block[0], str(rows), "1"),
+        grid=grid, block=(draft.launch.block[0], build(rows), ONE),
         args=(*draft.launch.args, *parameters.values()),
         smem=draft.launch.smem if shares is None else shares.smem,
     )  # fmt: skip
@@ -303,9 +308,9 @@ class _Shares:
     row: Any
 
     def __post_init__(self) -> None:
-        self.parameters: dict[str, str] = {}
+        self.parameters: dict[str, LaunchExpression] = {}
         """Further ones of the kernel, with their arguments."""
-        self.requires: list[str] = []
+        self.requires: list[LaunchExpression] = []
         self.smem = self.draft.launch.smem
         self._dynamic: dict[str, Any] = {}
         """Where a row begins in an array whose size the launch gives, in elements."""
@@ -351,18 +356,17 @@ class _Shares:
         if is_only_indexed(draft, node.name, len(node.extents) or node.unsized):
             return
         if node.unsized:
-            self.requires.append(f"({draft.launch.smem}) % 16 == 0")
+            self.requires.append((draft.launch.smem % 16).equals(0))
         elif math.prod(e for e in extents if e is not None) * size % 16:
             raise NotUnderstood(f"{node.name}, whose parts would not be aligned")
 
     def _row_of(self, node: s.Declare) -> Any:
         size, smem = ELEMENT_BYTES[node.type], self.draft.launch.smem
         name = self.draft.free(f"{node.name}_row")
-        plain = smem if re.fullmatch(r"\w+", smem) else f"({smem})"
-        self.parameters[f"const unsigned {name}"] = plain if size == 1 else f"{plain} / {size}"
+        self.parameters[f"const unsigned {name}"] = smem if size == 1 else smem / size
         if size > 1:
-            self.requires.append(f"{plain} % {size} == 0")
-        self.smem = f"{self.rows} * {plain}"
+            self.requires.append((smem % size).equals(0))
+        self.smem = self.rows * smem
         return s.Binary("*", self.row, s.Name(name, type="unsigned"), type="unsigned")
 
 
@@ -370,18 +374,18 @@ def _threads(draft: Draft) -> int:
     return max(w.block.x for w in draft.workloads)
 
 
-def _flat(draft: Draft) -> Iterator[str]:
+def _flat(draft: Draft) -> Iterator[LaunchExpression]:
     for axis in "yz":
-        if (said := draft.says(f"blockDim.{axis}")) != "1":
-            yield f"{said} == 1"
+        if (extent := draft.launch_expression(f"blockDim.{axis}")) != ONE:
+            yield extent.equals(1)
 
 
-def _rows_end(draft: Draft, rows: int) -> tuple[list[str], bool]:
+def _rows_end(draft: Draft, rows: int) -> tuple[list[LaunchExpression], bool]:
     """What must hold for rows beyond the author's to do nothing; whether they must be kept from
     it."""
     found = widest(draft, "x")
     if found is not None:
         return [found.covered], False
     if all(w.grid.x % rows == 0 for w in draft.workloads):
-        return [f"{draft.says('gridDim.x')} % {rows} == 0"], False
+        return [(draft.launch_expression("gridDim.x") % rows).equals(0)], False
     return [], True

@@ -27,6 +27,7 @@ from cudaops.program.analysis.effects import (
 )
 from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.analysis.polynomials import Polynomial, Remainder, Symbol, number
+from cudaops.program.launch_expression import LaunchExpression, build, minimum
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import (
@@ -38,7 +39,13 @@ from cudaops.transformations.conduct import (
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.liveness import live_after, live_before
-from cudaops.transformations.places import Places, builtin, builtins_in, through_casts
+from cudaops.transformations.places import (
+    Places,
+    builtin,
+    builtins_in,
+    threads_along,
+    through_casts,
+)
 from cudaops.transformations.serial import continued, invariant, own_parameters
 from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import changed, is_barrier
@@ -96,8 +103,8 @@ def on_grid(draft: Draft, count: int) -> Draft:
         raise NotUnderstood("work that is not all in strides of the grid")
     if strided.meets and count <= max(w.grid.x for w in draft.workloads):
         raise NotUnderstood("more iterations a block, which may need a barrier between them")
-    few = (f"{draft.says('gridDim.x')} <= {count}",) if strided.meets else ()
-    grid = (str(count), *draft.launch.grid[1:])
+    few = (draft.launch_expression("gridDim.x") <= count,) if strided.meets else ()
+    grid = (build(count), *draft.launch.grid[1:])
     return draft.launched(grid=grid).requiring(*strided.requires, *few)
 
 
@@ -107,7 +114,7 @@ class _Strided:
 
     meets: bool
     """Whether threads of a block meet in it, or leave each other something."""
-    requires: tuple[str, ...]
+    requires: tuple[LaunchExpression, ...]
     """Of a launch."""
 
 
@@ -141,7 +148,7 @@ def _strided(draft: Draft, found: Conduct) -> _Strided | None:
     return _Strided(meets, requires)
 
 
-def _free_order(draft: Draft, several: str) -> tuple[str, ...] | None:
+def _free_order(draft: Draft, several: str) -> tuple[LaunchExpression, ...] | None:
     """What a launch must fulfil so that iterations which follow each other in a thread are nothing
     to each other in global memory, as those of different threads are not; None where that is not
     so in a captured one. `several`: of what there must be more than one.
@@ -152,8 +159,7 @@ def _free_order(draft: Draft, several: str) -> tuple[str, ...] | None:
     """
     if any(min(w.block.x, w.grid.x if several == "gridDim.x" else 2) < 2 for w in draft.workloads):
         return None
-    requires = {f"{draft.says(several)} > 1": None}
-    threads = f"({draft.says('gridDim.x')} * {draft.says('blockDim.x')})"
+    requires = {draft.launch_expression(several) > 1: None}
     for access in draft.facts.accesses:
         if access.kind == "read" or access.space in ("local", "shared"):
             continue
@@ -166,7 +172,8 @@ def _free_order(draft: Draft, several: str) -> tuple[str, ...] | None:
                 period = _constant(draft, atom.divisor)
                 if not period or any(period % (w.grid.x * w.block.x) == 0 for w in draft.workloads):
                     return None
-                requires[f"({atom.divisor.text(draft.says)}) % {threads} != 0"] = None
+                whole = atom.divisor.launch_expression(draft.launch_expression)
+                requires[(whole % threads_along(draft, "x")).differs(0)] = None
     return tuple(requires)
 
 
@@ -338,8 +345,8 @@ def _persistent(draft: Draft, count: int) -> tuple[Draft, str]:
     loop = s.For((first,), s.Binary("<", block, blocks), (step,), tuple(rest))
     header = with_parameters(draft.printer().header, [f"const unsigned {blocks.text}"])
     edited = draft.with_body((*shared, *setup, loop), header)
-    grid = (f"min({draft.launch.grid[0]}, {count})", *draft.launch.grid[1:])
-    args = (*draft.launch.args, draft.says("gridDim.x"))
+    grid = (minimum(draft.launch.grid[0], count), *draft.launch.grid[1:])
+    args = (*draft.launch.args, draft.launch_expression("gridDim.x"))
     once = " What a block does before that is done once." if len(setup) > 0 else ""
     told = f"At most {count} blocks take the work of the author's one after the other.{once}"
     return edited.launched(grid=grid, args=args), told

@@ -14,6 +14,7 @@ from typing import Any
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import names_in
+from cudaops.program.launch_expression import ONE
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.functions import reached, rewritten
 from cudaops.transformations.trees import changed
@@ -166,7 +167,9 @@ class _Groups:
 
     def _axes(self) -> str:
         """Those on which a block may have more than one thread."""
-        return "x" + "".join(a for a in "yz" if self._draft.says(f"blockDim.{a}") != "1")
+        return "x" + "".join(
+            a for a in "yz" if self._draft.launch_expression(f"blockDim.{a}") != ONE
+        )
 
     def _rank(self) -> s.Expression:
         """The thread's number in its block."""

@@ -23,6 +23,7 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import changed_variables, is_volatile
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.analysis.polynomials import Polynomial, number
+from cudaops.program.launch_expression import ONE, LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
@@ -177,23 +178,23 @@ def _tile(draft: Draft, places: Neighbourhoods, reads: Sequence[Near]) -> _Tile:
 # Writing
 
 
-def _requires(draft: Draft, tile: _Tile) -> list[str]:
+def _requires(draft: Draft, tile: _Tile) -> list[LaunchExpression]:
     """Conditions of plans."""
-    found = []
+    of, found = draft.launch_expression, []
     for axis in tile.places.flat:
-        if draft.launch.grid[AXES.index(axis)] != "1":
-            found.append(f"{draft.says(f'gridDim.{axis}')} == 1")
+        if draft.launch.grid[AXES.index(axis)] != ONE:
+            found.append(of(f"gridDim.{axis}").equals(1))
     wanted = dict.fromkeys(r for x in tile.reads for r in x.requires)
     hardest = pruned(wanted, -1)
     for value in (x for x in wanted if x in hardest):
         more = Polynomial(tuple(t for t in value.terms if t[1] > 0))
         less = Polynomial(tuple((m, -c) for m, c in value.terms if c < 0))
-        found.append(f"{more.text(draft.says)} >= {less.text(draft.says)}")
+        found.append(more.launch_expression(of) >= less.launch_expression(of))
     unsigned = {p.name for p in draft.form.kernel.parameters if p.type == "unsigned"}
     polynomials = [f for x in tile.reads for _, f in x.factors] + [x.base for x in tile.reads]
     polynomials += [b for box in tile.boxes for _, x in box for b in (*x.lows, *x.ends)]
     names = {getattr(a, "name", "") for p in polynomials for a in p.atoms()}
-    found += [f"{draft.says(n)} <= 2147483647" for n in sorted(names & unsigned)]
+    found += [of(n) <= 2**31 - 1 for n in sorted(names & unsigned)]
     return found
 
 

@@ -25,13 +25,14 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import is_pure, names_in
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.launch_expression import ONE, LaunchExpression, maximum, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import FLOATING
-from cudaops.transformations.places import AXES, Places, builtin, through_casts
-from cudaops.transformations.ranges import Proof, Ranges, holds
+from cudaops.transformations.places import AXES, Places, builtin, threads_along, through_casts
+from cudaops.transformations.ranges import Proof, Ranges
 from cudaops.transformations.tabulate import (
     MOST_ENTRIES,
     arguments_of,
@@ -82,8 +83,8 @@ class _Entry:
     """The integer that it depends on; None for the launch alone."""
     needed: tuple[s.Declare, ...]
     """Variables that the value is computed from, in the text's order."""
-    count: str
-    """Values that the integer may have, as an expression of plans."""
+    count: LaunchExpression
+    """Values that the integer may have."""
     proof: Proof
 
 
@@ -209,20 +210,20 @@ class _Search:
 
     def _bounds(
         self, key: s.Expression | None, node: Any, *, reads: bool
-    ) -> tuple[str, Proof] | None:  # fmt: skip
+    ) -> tuple[LaunchExpression, Proof] | None:  # fmt: skip
         """How many values the integer has, and what that needs."""
         if key is None:
-            return None if reads else ("1", ())
+            return None if reads else (ONE, ())
         low, most = self._ranges.nonnegative(key), self._ranges.upper(key)
         if low is None or most is None:
             return None
         proof = (*low, *most[1])
         if not reads:
-            return f"{most[0]} + 1", proof
+            return most[0] + 1, proof
         found = self._reached(key, node)
         return None if found is None else (found[0], (*proof, *found[1]))
 
-    def _reached(self, key: s.Expression, node: Any) -> tuple[str, Proof] | None:
+    def _reached(self, key: s.Expression, node: Any) -> tuple[LaunchExpression, Proof] | None:
         """The same where every value is one of a thread that comes by the expression."""
         if not _comes_by(self._body, node):
             return None
@@ -233,45 +234,42 @@ class _Search:
         met = self._ranges.reached_by(node, place, last)
         return None if met is None else (count, (*proof, *met))
 
-    def _shape(self, key: s.Expression) -> tuple[s.Expression, str, str, Proof] | None:
+    def _shape(
+        self, key: s.Expression
+    ) -> tuple[s.Expression, LaunchExpression, LaunchExpression, Proof] | None:
         """What of a thread the integer is made of, the largest that is looked at, and how many
         values that gives."""
         said = builtin(key)
         if said:
             root, _, axis = said.partition(".")
-            extent = self._draft.says(f"{'gridDim' if root == 'blockIdx' else 'blockDim'}.{axis}")
-            return key, f"({extent} - 1)", extent, ()
+            extent = self._draft.launch_expression(
+                f"{'gridDim' if root == 'blockIdx' else 'blockDim'}.{axis}"
+            )
+            return key, extent - 1, extent, ()
         match key:
             case s.Binary("%", s.Binary("/", place, by), number):
-                step = self._ranges.launched(by)
-                positive = self._ranges.most(by, 1)
+                step, positive = self._ranges.launched(by), self._ranges.most(by, 1)
             case s.Binary("%", place, number):
-                step, positive = "1", ()
+                step, positive = ONE, ()
             case _:
                 return None
         count, least = self._ranges.launched(number), self._ranges.most(number, 1)
         total = self._total(place)
-        if None in (step, count, total) or positive is None or least is None:
+        if step is None or count is None or total is None or positive is None or least is None:
             return None
-        last = f"({count} - 1)" if step == "1" else f"(({count} - 1) * {step})"
-        return place, last, str(count), (*positive, *least, f"{last} < {total}")
+        last = count - 1 if step == ONE else (count - 1) * step
+        return place, last, count, (*positive, *least, last < total)
 
-    def _total(self, place: s.Expression) -> str | None:
+    def _total(self, place: s.Expression) -> LaunchExpression | None:
         """How many threads there are along an axis, where it is their number."""
         for axis in AXES:
             if Places.of(self._draft, self._body, axis).is_place(place):
-                extents = [self._draft.says(f"{root}.{axis}") for root in ("gridDim", "blockDim")]
-                return f"{extents[0]} * {extents[1]}"
+                return threads_along(self._draft, axis)
         return None
 
-    def _pays(self, count: str, proof: Proof) -> bool:
-        extents = [self._draft.says(f"{r}.{a}") for r in ("gridDim", "blockDim") for a in AXES]
-        threads = " * ".join(x for x in extents if x != "1") or "1"
-        return holds(self._draft, (*proof, _limit(count), f"({count}) * {_USES} <= {threads}"))
-
-
-def _limit(count: str) -> str:
-    return f"{count} <= {MOST_ENTRIES}"
+    def _pays(self, count: LaunchExpression, proof: Proof) -> bool:
+        extents = (*self._draft.launch.grid, *self._draft.launch.block)
+        return self._draft.holds(*proof, count <= MOST_ENTRIES, count * _USES <= product(extents))
 
 
 def _comes_by(body: Sequence[Any], node: Any) -> bool:
@@ -322,12 +320,12 @@ def _with_table(draft: Draft, entry: _Entry) -> Draft:
     body = _without(body, {x.name for x in entry.needed})
     header = with_parameters(printer.header, [f"const {kind}* __restrict__ {table}"])
     edited = draft.with_body(body, header).adding(text)
-    least = "1" if entry.key is None else f"max({entry.count}, 1)"
-    size = f"{least} * {ELEMENT_BYTES[kind]}"
+    least = ONE if entry.key is None else maximum(entry.count, 1)
+    size = least * ELEMENT_BYTES[kind]
     edited = with_maker(
         edited, maker, (*arguments_of(draft, used), least), least, lent, size
     )  # fmt: skip
-    limit = () if entry.key is None else (_limit(entry.count),)
+    limit = () if entry.key is None else (entry.count <= MOST_ENTRIES,)
     return edited.requiring(*entry.proof, *limit)
 
 

@@ -19,7 +19,7 @@ from cudaops.program.analysis.intervals import INTEGERS, Interval, of_type
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.ranges import Proof, Ranges, holds, in_order
+from cudaops.transformations.ranges import Proof, Ranges, in_order
 from cudaops.transformations.text import Raw
 
 WIDE = ("long long", "unsigned long long")
@@ -81,7 +81,7 @@ def _narrowed(draft: Draft, candidates: dict[str, str], ranges: Ranges) -> dict[
     found = {}
     for name, kind in candidates.items():
         proof = _small(s.Name(name, type=kind), ranges)
-        if proof is not None and holds(draft, proof):
+        if proof is not None and draft.holds(*proof):
             found[name] = proof
     return found
 
@@ -92,7 +92,7 @@ def _small(x: s.Expression, ranges: Ranges) -> Proof | None:
     if isinstance(x, s.Member) or of_type(_type(x)).within(Interval(None, MOST)):
         return low
     most = ranges.upper(x)
-    return None if low is None or most is None else (*low, *most[1], f"{most[0]} <= {MOST}")
+    return None if low is None or most is None else (*low, *most[1], most[0] <= MOST)
 
 
 class _Narrowing:
@@ -150,7 +150,7 @@ class _Narrowing:
     ) -> tuple[Any, bool]:  # fmt: skip
         sides = [self._operand(x) for x in (left, right)]
         proof = _small(node, self._ranges) if all(small for _, small in sides) else None
-        if proof is not None and holds(self._draft, proof):
+        if proof is not None and self._draft.holds(*proof):
             self.proofs.append(proof)
             self.done += 1
             return s.Binary(operator, sides[0][0], sides[1][0], type="int", where=node.where), True
@@ -160,7 +160,7 @@ class _Narrowing:
         """Of 32 bits anyway, or narrowed."""
         if _type(node) in INTEGERS and _type(node) not in WIDE:
             proof = _small(node, self._ranges)
-            if proof is None or not holds(self._draft, proof):
+            if proof is None or not self._draft.holds(*proof):
                 return node, False
             self.proofs.append(proof)
             return node, True

@@ -12,7 +12,6 @@ range is longer than the array has the author's kernel.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -36,7 +35,7 @@ from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import Counted, counted
-from cudaops.transformations.ranges import Ranges, holds
+from cudaops.transformations.ranges import Proof, Ranges
 from cudaops.transformations.serial import item_loop
 from cudaops.transformations.trees import (
     bodies_of,
@@ -142,7 +141,7 @@ class _Plan:
     passes: tuple[_Pass, ...]
     kept: tuple[_Kept, ...]
     trips: int
-    requires: tuple[str, ...]
+    requires: Proof
 
 
 def _plan(draft: Draft) -> _Plan:
@@ -325,7 +324,7 @@ def _is_plain(kept: _Kept) -> bool:
 
 def _length(
     draft: Draft, ranges: Ranges, loop: Counted, kept: Sequence[_Kept]
-) -> tuple[int, tuple[str, ...]]:
+) -> tuple[int, Proof]:
     """Iterations of a thread at most, and what a launch must meet for it: blocks are small enough
     for any index. Raises NotUnderstood."""
     bound, step = ranges.launched(loop.bound), ranges.launched(loop.step)
@@ -335,11 +334,11 @@ def _length(
         raise NotUnderstood("loops whose range the launch does not give")
     sizes = ELEMENT_BYTES | dict(draft.form.sizes)
     each = sum(max(sizes[getattr(x.place, "type", "")], 4) for x in kept)
-    small = all(x.startswith("blockDim.") for x in re.findall(r"[a-zA-Z_][\w.]*", high[0] + step))
+    small = all(x.startswith("blockDim.") for x in high[0].names() | step.names())
     for trips in range(1, min(MOST_TRIPS, MOST_BYTES // each) + 1):
-        ends = () if small else (*least, f"{high[0]} + {trips} * {step} <= {_MOST_INDEX}")
-        requires = (*low, *high[1], *ends, f"{bound} <= {trips} * {step}")
-        if holds(draft, requires):
+        ends = () if small else (*least, high[0] + trips * step <= _MOST_INDEX)
+        requires = (*low, *high[1], *ends, bound <= trips * step)
+        if draft.holds(*requires):
             return trips, requires
     raise NotUnderstood("loops with more iterations than registers would hold")
 

@@ -23,6 +23,7 @@ from cudaops.program.analysis.effects import (
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.analysis.polynomials import Polynomial, Symbol
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import FUNCTIONS
 from cudaops.transformations.combining import merged, neutral, starts_neutral
@@ -458,13 +459,15 @@ class Sharing:
         return [self._team.wait, *new, self._team.wait] if self._meets(old) else new
 
 
-def limits(draft: Draft, splits: Iterable[Split], parts: int) -> list[str]:
+def limits(draft: Draft, splits: Iterable[Split], parts: int) -> list[LaunchExpression]:
     """Conditions of a launch: that counters, which go some steps further than the author's, fit
     their types, and that iterations store to different places."""
     found = []
     for x in splits:
-        found += [f"{draft.says(n)} <= {2**31 - 1 - step * parts}" for n, step in x.requires]
-        found += [f"{demand.text(draft.says)} >= 0" for demand in x.demands]
+        found += [
+            draft.launch_expression(n) <= 2**31 - 1 - step * parts for n, step in x.requires
+        ]  # fmt: skip
+        found += [d.launch_expression(draft.launch_expression) >= 0 for d in x.demands]
     return list(dict.fromkeys(found))
 
 

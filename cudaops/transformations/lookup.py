@@ -26,6 +26,7 @@ from cudaops.program.analysis.effects import is_pure, names_in, plain_variables,
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.library_calls import PURE
+from cudaops.program.launch_expression import build
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
@@ -243,8 +244,8 @@ def _with_table(draft: Draft, entry: _Entry, entries: int) -> Draft:
 
     header = with_parameters(printer.header, [f"const {kind}* __restrict__ {table}"])
     edited = draft.with_body(changed(kernel.body, look_up), header).adding(text)
-    size = f"{count} * {ELEMENT_BYTES[kind]}"
-    return with_maker(edited, maker, (), str(count), lent, size)
+    size = build(count) * ELEMENT_BYTES[kind]
+    return with_maker(edited, maker, (), build(count), lent, size)
 
 
 def _swap(key: Any, name: Any, x: Any) -> Any:

@@ -22,6 +22,8 @@ from cudaops.program.analysis.facts import Loop
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.library_calls import PURE
 from cudaops.program.analysis.polynomials import Polynomial, Symbol
+from cudaops.program.expressions import folded
+from cudaops.program.launch_expression import LaunchExpression, build
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.trees import changed, declared_in
@@ -373,31 +375,25 @@ def loop_of(function: s.Function, number: int | str) -> s.For:
 # What a launch must keep to
 
 
-def conditions(draft: Draft, loop: Counted, iterations: int) -> tuple[str, ...]:
+def conditions(draft: Draft, loop: Counted, iterations: int) -> tuple[LaunchExpression, ...]:
     """What `@requires` says for a loop to look so many iterations ahead: its step is positive, and
     the bound not so near to its type's last number that looking ahead passes it.
 
     A bound that is no parameter is a count of what stands in memory, or of what fits into a launch,
     and never so near. Raises NotUnderstood where the step's sign cannot be told.
     """
-    found: list[str] = []
-    step = str(loop.stride)
+    found: list[LaunchExpression] = []
+    step = build(loop.stride or 0)
     if loop.stride is None:
         moved = _step_of(draft, loop)
         found += positive(draft, moved)
-        step = f"({moved.text(draft.says)})"
+        step = moved.launch_expression(draft.launch_expression)
     given = {p.name for p in draft.kernel.parameters}
     bound = loop.bound
     is_wide = loop.type.endswith("long long") or loop.sign == "-"
     if isinstance(bound, s.Name) and bound.text in given and not is_wide:
-        bits = 32 if loop.type.startswith("unsigned") else 31
-        room = f"{iterations} * {step}"
-        if loop.stride is not None:
-            found.append(
-                f"{draft.says(bound.text)} <= {(1 << bits) - 1 - iterations * loop.stride}"
-            )
-        else:
-            found.append(f"{draft.says(bound.text)} <= {(1 << bits) - 1} - {room}")
+        most = (1 << (32 if loop.type.startswith("unsigned") else 31)) - 1
+        found.append(draft.launch_expression(bound.text) <= folded(most - iterations * step))
     return tuple(found)
 
 
@@ -410,7 +406,7 @@ def _step_of(draft: Draft, loop: Counted) -> Polynomial:
     return step if loop.sign == "+" else -step
 
 
-def positive(draft: Draft, value: Polynomial) -> list[str]:
+def positive(draft: Draft, value: Polynomial) -> list[LaunchExpression]:
     """What must hold for a polynomial over a launch to be 1 or more. Raises NotUnderstood."""
     found = []
     parameters = {p.name for p in draft.kernel.parameters}
@@ -418,12 +414,12 @@ def positive(draft: Draft, value: Polynomial) -> list[str]:
         if not isinstance(atom, Symbol):
             raise NotUnderstood("a step that is divided for")
         if atom.name in parameters:
-            found.append(f"{draft.says(atom.name)} > 0")
+            found.append(draft.launch_expression(atom.name) > 0)
         elif not atom.name.startswith(("blockDim.", "gridDim.")):
             raise NotUnderstood(f"a step of {atom.name.partition('#')[0]}")
     if not value.terms or not value.sure_nonnegative:
         raise NotUnderstood("a step that may be negative")
-    return sorted(found)
+    return sorted(found, key=str)
 
 
 def looks_ahead(loop: Counted) -> None:

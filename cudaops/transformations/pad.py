@@ -124,9 +124,9 @@ __device__ __forceinline__ unsigned {place}(unsigned i) {{ return i + i / {after
     found = draft.with_body(changed(draft.form.kernel.body, change)).adding(text)
     if not node.unsized:
         return found
-    whole = f"({draft.launch.smem})"
+    whole = draft.launch.smem
     more = ELEMENT_BYTES[node.type]
-    return found.launched(smem=f"{whole} + ({whole} / {after * more}) * {more}")
+    return found.launched(smem=whole + whole / (after * more) * more)
 
 
 def _waits(draft: Draft, name: str) -> int:

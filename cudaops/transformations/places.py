@@ -10,6 +10,7 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import names_in, written_names
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, symbol
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.trees import changed, renamed
@@ -161,10 +162,10 @@ def _without_unused(body: Any, names: set[str]) -> Any:
 class Reach:
     """The kernel's own bound on what it does along one axis."""
 
-    limit: str
-    """Threads from this place on do nothing; an expression over the author's kernel."""
-    covered: str
-    """A condition: the author's threads reach the limit."""
+    limit: LaunchExpression
+    """Threads from this place on do nothing."""
+    covered: LaunchExpression
+    """The condition that the author's threads reach the limit."""
 
 
 def reach(draft: Draft, axis: str) -> Reach | None:
@@ -191,9 +192,14 @@ def reach(draft: Draft, axis: str) -> Reach | None:
     written = written_names(draft.form.kernel.body, draft.form)
     if written is None or any(isinstance(a, Symbol) and a.name in written for a in found.atoms()):
         return None
-    limit = found.text(draft.says)
-    threads = f"{draft.says(f'gridDim.{axis}')} * {draft.says(f'blockDim.{axis}')}"
-    return Reach(limit, f"{threads} >= {limit}")
+    limit = found.launch_expression(draft.launch_expression)
+    return Reach(limit, threads_along(draft, axis) >= limit)
+
+
+def threads_along(draft: Draft, axis: str) -> LaunchExpression:
+    """How many threads the grid has on an axis."""
+    blocks, threads = (draft.launch_expression(f"{x}.{axis}") for x in ("gridDim", "blockDim"))
+    return blocks * threads
 
 
 def widest(draft: Draft, axis: str) -> Reach | None:

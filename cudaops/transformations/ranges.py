@@ -7,7 +7,6 @@ that of the integers: an index that overflows is outside of the author's meaning
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -21,12 +20,21 @@ from cudaops.program.analysis.effects import (
     targets_in,
 )
 from cudaops.program.analysis.intervals import INTEGERS, Interval, of_type
-from cudaops.program.syntax import NotUnderstood
+from cudaops.program.launch_expression import (
+    ZERO,
+    Constant,
+    LaunchExpression,
+    Operation,
+    below,
+    binary,
+    build,
+    maximum,
+)
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.trees import bodies_of, changed
 
-Proof = tuple[str, ...]
-"""Conditions of plans; None in place of one: not proved."""
+Proof = tuple[LaunchExpression, ...]
+"""Conditions; None in place of one: not proved."""
 _DEEPEST = 24
 _WHOLE_WORDS = ("int", "unsigned", "long long", "unsigned long long")
 
@@ -79,8 +87,8 @@ class Ranges:
         """That a number of the launch is at least this."""
         if isinstance(n, s.Number):
             return () if int(n.text.rstrip("uUlL"), 0) >= least else None
-        text = self.launched(n)
-        return None if text is None else (f"{text} >= {least}",)
+        value = self.launched(n)
+        return None if value is None else (value >= least,)
 
     def nonnegative(self, x: s.Expression, *, at: Any = None, deep: int = 0) -> Proof | None:
         """That it is never negative."""
@@ -112,16 +120,16 @@ class Ranges:
                 return self._both(yes, no, at, deep)
         return None
 
-    def upper(self, x: s.Expression, *, at: Any = None) -> tuple[str, Proof] | None:
-        """What it is never above, as an expression of plans, and what that needs; for what is
+    def upper(self, x: s.Expression, *, at: Any = None) -> tuple[LaunchExpression, Proof] | None:
+        """What it is never above, and what that needs; for what is
         never negative. `at`: where it is read: in the loops around that, counters are within."""
-        asked: list[str] = []
-        text = self._upper(x, asked, 0, at)
-        return None if text is None else (text, tuple(asked))
+        asked: list[LaunchExpression] = []
+        most = self._upper(x, asked, 0, at)
+        return None if most is None else (most, tuple(asked))
 
-    def launched(self, x: s.Expression) -> str | None:
-        """A number that the launch gives, as an expression of plans."""
-        return launch_text(self._draft, x, self._value_of) if self._is_exact(x) else None
+    def launched(self, x: s.Expression) -> LaunchExpression | None:
+        """A number that the launch gives."""
+        return launch_expression(self._draft, x, self._value_of) if self._is_exact(x) else None
 
     def holding(self, x: s.Expression) -> tuple[tuple[s.Expression, bool], ...]:
         """Conditions under which an expression of the kernel is reached, with their truth, as far
@@ -130,27 +138,17 @@ class Ranges:
 
     def reached_first(self, x: s.Expression) -> Proof | None:
         """That the first thread of the first block meets all conditions around `x`."""
-        texts: list[str] = []
-        if self._returns.get(id(x)) != self._returns_before(x):
-            return None
-        for condition, truth in self.holding(x):
-            for part, holds_ in _parts(condition, truth):
-                if not isinstance(part, s.Binary) or part.operator not in s.ORDERS:
-                    return None
-                sides = [self.launched(self._of_first(y)) for y in (part.left, part.right)]
-                if None in sides:
-                    return None
-                operator = part.operator if holds_ else s.NEGATED[part.operator]
-                texts.append(f"{sides[0]} {operator} {sides[1]}")
-        return tuple(texts)
+        return self.reached_by(x, None, ZERO)
 
-    def reached_by(self, x: s.Expression, place: s.Expression, last: str) -> Proof | None:
+    def reached_by(
+        self, x: s.Expression, place: s.Expression | None, last: LaunchExpression
+    ) -> Proof | None:
         """That all conditions around `x` are met by threads at every value of `place` from 0 to
         `last`, which are the first ones in all else."""
-        texts: list[str] = []
+        found: list[LaunchExpression] = []
         if self._returns.get(id(x)) != self._returns_before(x):
             return None
-        known = self.expanded(place)
+        known = None if place is None else self.expanded(place)
         roots = {y for y in s.below(known) if isinstance(y, s.Member)}
         for condition, truth in self.holding(x):
             for part, holds_ in _parts(condition, truth):
@@ -163,16 +161,16 @@ class Ranges:
                 if {y for y in s.below(right) if isinstance(y, s.Member)} & roots:
                     return None
                 if left == known:
-                    found = last if operator in ("<", "<=") else "0"
+                    value: LaunchExpression | None = last if operator in ("<", "<=") else ZERO
                 elif {y for y in s.below(left) if isinstance(y, s.Member)} & roots:
                     return None
                 else:
-                    found = self.launched(self._of_first(left)) or ""
+                    value = self.launched(self._of_first(left))
                 limit = self.launched(self._of_first(right))
-                if limit is None or not found:
+                if limit is None or value is None:
                     return None
-                texts.append(f"{found} {operator} {limit}")
-        return tuple(texts)
+                found.append(binary(operator, value, limit))
+        return tuple(found)
 
     def expanded(self, x: s.Expression) -> s.Expression:
         """Integers without the variables that keep them, and without conversions."""
@@ -241,16 +239,18 @@ class Ranges:
                 return False
         return True
 
-    def _upper(self, x: s.Expression, asked: list[str], deep: int, at: Any = None) -> str | None:
+    def _upper(
+        self, x: s.Expression, asked: list[LaunchExpression], deep: int, at: Any = None
+    ) -> LaunchExpression | None:
         if deep > _DEEPEST or not self._keeps_sign(x, asked, deep):
             return None
         if (known := self.launched(x)) is not None:
             return known
         match x:
             case s.Member(s.Name("threadIdx"), axis):
-                return f"({self._draft.says(f'blockDim.{axis}')} - 1)"
+                return self._draft.launch_expression(f"blockDim.{axis}") - 1
             case s.Member(s.Name("blockIdx"), axis):
-                return f"({self._draft.says(f'gridDim.{axis}')} - 1)"
+                return self._draft.launch_expression(f"gridDim.{axis}") - 1
             case s.Name(text) if text in self._fixed and text not in self._parameters:
                 value = self._value_of(text)
                 return None if value is None else self._upper(value, asked, deep + 1, at)
@@ -259,21 +259,21 @@ class Ranges:
             case s.Cast(kind, operand) if kind in INTEGERS:
                 return self._upper(operand, asked, deep + 1, at)
             case s.Binary("+" | "*" as operator, left, right):
-                sides = [self._upper(side, asked, deep + 1, at) for side in (left, right)]
+                one, other = (self._upper(y, asked, deep + 1, at) for y in (left, right))
                 signs = self._both(left, right, None, deep)
                 asked += signs or ()
-                if None in sides or signs is None:
+                if one is None or other is None or signs is None:
                     return None
-                return _whole(sides[0] or "", operator, sides[1] or "")
+                return _joined(one, operator, other)
             case s.Binary("/", left, right):
                 whole, by = self._upper(left, asked, deep + 1, at), self.launched(right)
-                return None if whole is None or by is None else f"({whole} / max({by}, 1))"
+                return None if whole is None or by is None else whole / maximum(by, 1)
             case s.Binary("%", _, right):
                 by = self.launched(right)
-                return None if by is None else f"({by} - 1)"
+                return None if by is None else by - 1
         return None
 
-    def _keeps_sign(self, x: s.Expression, asked: list[str], deep: int) -> bool:
+    def _keeps_sign(self, x: s.Expression, asked: list[LaunchExpression], deep: int) -> bool:
         """That nothing negative becomes a large unsigned number in it; what that needs is asked."""
         turned: list[s.Expression] = []
         for y in s.below(x):
@@ -306,13 +306,13 @@ class Ranges:
         own, other = of_type(getattr(x, "type", "")), of_type(kind)
         if low is None or own.meet(Interval(0, None)).within(other) or _is_place(x):
             return low
-        asked: list[str] = []
-        most = self._upper(x, asked, deep + 1)
-        return None if most is None else (*low, *asked, f"{most} <= {other.high}")
+        asked: list[LaunchExpression] = []
+        most, wide = self._upper(x, asked, deep + 1), other.high
+        return None if most is None or wide is None else (*low, *asked, most <= wide)
 
     def _name_nonnegative(self, name: str, at: Any, deep: int) -> Proof | None:
         if name in self._fixed and name in self._parameters:
-            return (f"{self._draft.says(name)} >= 0",)
+            return (self._draft.launch_expression(name) >= 0,)
         if name in self._fixed and (value := self._value_of(name)) is not None:
             return self._converted(value, self._declared[name][0].type, None, deep)
         loop = self._counters.get(name)
@@ -335,7 +335,7 @@ class Ranges:
             if inner is not None:
                 return inner
         most, size = self.upper(x, at=at), self.launched(n)
-        return None if most is None or size is None else (*most[1], is_below(most[0], size))
+        return None if most is None or size is None else (*most[1], below(most[0], size))
 
     def _counted_below(self, name: str, n: s.Expression, at: Any) -> bool:
         """A loop's counter in the loop's body, which does not change it."""
@@ -355,7 +355,9 @@ class Ranges:
         kinds = getattr(value, "type", ""), self._declared[name][0].type if value else ""
         return value if all(kind in INTEGERS for kind in kinds) else None
 
-    def _upper_of_counter(self, loop: s.For, asked: list[str], deep: int, at: Any) -> str | None:
+    def _upper_of_counter(
+        self, loop: s.For, asked: list[LaunchExpression], deep: int, at: Any
+    ) -> LaunchExpression | None:
         """Where `at` stands in the loop: below its bound. In the loop and after it: where it
         starts, or the last step across its bound."""
         start, step = _start(loop), _step(loop)
@@ -368,12 +370,11 @@ class Ranges:
             return None
         if any(x is at for x in s.below(loop.body)):
             most = self._upper(bound, asked, deep + 1, at)
-            return most if most is None or operator == "<=" else f"({most} - 1)"
-        texts = [self._upper(x, asked, deep + 1) for x in (start, bound, step)]
-        if None in texts:
+            return most if most is None or operator == "<=" else most - 1
+        first, end, by = (self._upper(x, asked, deep + 1) for x in (start, bound, step))
+        if first is None or end is None or by is None:
             return None
-        last = f"{texts[1]} - 1 + {texts[2]}" if operator == "<" else f"{texts[1]} + {texts[2]}"
-        return f"max({texts[0]}, {last})"
+        return maximum(first, (end - 1 if operator == "<" else end) + by)
 
     def _note(
         self, body: Sequence[Any], holds: tuple[tuple[s.Expression, bool], ...], returns: int
@@ -411,54 +412,27 @@ def _is_place(x: s.Expression) -> bool:
     )
 
 
-_LAST = re.compile(r"\((?P<count>.+) - 1\)")
-_LAST_TIMES = re.compile(r"\(\((?P<count>.+) - 1\) \* (?P<size>.+)\)")
-
-
-def _whole(left: str, operator: str, right: str) -> str:
-    """A sum or product of plans; `(n - 1) * size + (size - 1)` as `n * size - 1`."""
-    found, last = _LAST_TIMES.fullmatch(left), _LAST.fullmatch(right)
-    if operator == "+" and found is not None and last is not None:
-        count, size = found["count"], found["size"]
-        if last["count"] == size and _is_closed(count) and _is_closed(size):
-            return f"({count} * {size} - 1)"
-    return f"({left} {operator} {right})"
-
-
-def is_below(most: str, size: str) -> str:
-    """That one expression of plans is below another; of `n - 1`, that `n` is not above it."""
-    last = _LAST.fullmatch(most)
-    if last is not None and _is_closed(last["count"]):
-        return f"{last['count']} <= {size}"
-    return f"{most} < {size}"
-
-
-def _is_closed(text: str) -> bool:
-    """Whether parentheses pair up, and there are no operators but `*` outside of them."""
-    depth = 0
-    for letter in text:
-        depth += {"(": 1, ")": -1}.get(letter, 0)
-        if depth < 0 or (depth == 0 and letter in "+-/%<>=?"):
-            return False
-    return depth == 0
+def _joined(one: LaunchExpression, operator: str, other: LaunchExpression) -> LaunchExpression:
+    """A sum or product; `(n - 1) * size + (size - 1)` as `n * size - 1`."""
+    match one, other:
+        case (
+            Operation("*", (Operation("-", (count, Constant(1))), size)),
+            Operation("-", (same, Constant(1))),
+        ) if operator == "+" and same == size:
+            return count * size - 1
+    return binary(operator, one, other)
 
 
 def in_order(proofs: Iterable[Proof]) -> Proof:
     """All conditions, those that divide last: divisors are asked about before."""
     conditions = dict.fromkeys(c for proof in proofs for c in proof)
-    return tuple(sorted(conditions, key=lambda c: "/" in c or "%" in c))
+    return tuple(sorted(conditions, key=lambda c: c.divides))
 
 
-def holds(draft: Draft, proof: Proof) -> bool:
-    """Whether the conditions hold on every launch that the draft runs on."""
-    try:
-        return len(draft.requiring(*proof).workloads) == len(draft.workloads)
-    except NotUnderstood:
-        return False
-
-
-def launch_text(draft: Draft, x: s.Expression, value_of: Any = None) -> str | None:
-    """An expression of numbers that the launch gives as one of plans; None for any other.
+def launch_expression(
+    draft: Draft, x: s.Expression, value_of: Any = None
+) -> LaunchExpression | None:
+    """An expression of numbers that the launch gives, as the host computes it; None for any other.
 
     `value_of`: the expression that a local variable stands for.
     """
@@ -470,31 +444,35 @@ def launch_text(draft: Draft, x: s.Expression, value_of: Any = None) -> str | No
             written = any(
                 isinstance(t, s.Name) and t.text == text for t in targets_in(draft.form.kernel.body)
             )
-            return None if written else draft.says(text)
+            return None if written else draft.launch_expression(text)
         case s.Name(text) if value_of is not None and (value := value_of(text)) is not None:
-            return launch_text(draft, value, value_of)
+            return launch_expression(draft, value, value_of)
         case s.Member(s.Name("blockDim" | "gridDim" as root), axis):
-            return draft.says(f"{root}.{axis}")
+            return draft.launch_expression(f"{root}.{axis}")
         case s.Cast(kind, operand) if kind in INTEGERS or kind in ("float", "double"):
             same = getattr(operand, "type", "") in INTEGERS and kind in INTEGERS
-            return launch_text(draft, operand, value_of) if same or kind not in INTEGERS else None
+            return (
+                launch_expression(draft, operand, value_of)
+                if same or kind not in INTEGERS
+                else None
+            )
         case s.Unary("-", operand):
-            inner = launch_text(draft, operand, value_of)
-            return None if inner is None else f"(0 - {inner})"
+            inner = launch_expression(draft, operand, value_of)
+            return None if inner is None else 0 - inner
         case s.Binary("+" | "-" | "*" | "/" | "%" as operator, left, right):
-            sides = [launch_text(draft, side, value_of) for side in (left, right)]
-            return None if None in sides else f"({sides[0]} {operator} {sides[1]})"
+            one, other = (launch_expression(draft, side, value_of) for side in (left, right))
+            return None if one is None or other is None else binary(operator, one, other)
     return None
 
 
-def _plan_number(text: str) -> str | None:
+def _plan_number(text: str) -> LaunchExpression | None:
     """Integers as they are; floating ones where they are whole."""
     try:
         found = s.integer_literal(text)
         value = found[0] if found else float(text.rstrip("fFlL"))
     except ValueError:
         return None
-    return str(int(value)) if value == int(value) and abs(value) < 2**53 else None
+    return build(int(value)) if value == int(value) and abs(value) < 2**53 else None
 
 
 def _counter(loop: s.For) -> str:

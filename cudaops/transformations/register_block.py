@@ -23,18 +23,19 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import names_in, pure_functions
 from cudaops.program.analysis.polynomials import Polynomial, number, symbol
-from cudaops.program.expressions import parse
+from cudaops.program.expressions import folded
+from cudaops.program.launch_expression import LaunchExpression, ceil_div, minimum, product
 from cudaops.program.plans import GRID_MOST
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.blocks import without_unused
 from cudaops.transformations.conduct import conduct, refuse_exchange
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.flat_index import FLAT, ONE, FlatIndex, Part, closed, over
+from cudaops.transformations.flat_index import FLAT, ONE, FlatIndex, Part, over
 from cudaops.transformations.items import Spread
-from cudaops.transformations.places import AXES
+from cudaops.transformations.places import AXES, threads_along
 from cudaops.transformations.predication import without_returns
-from cudaops.transformations.ranges import holds, in_order
+from cudaops.transformations.ranges import in_order
 from cudaops.transformations.serial import continued, item_loop
 from cudaops.transformations.text import with_parameters
 from cudaops.transformations.trees import changed
@@ -103,8 +104,8 @@ class _Blocking:
         self._flat, self._part, self._factor = flat, part, factor
         self._draft = flat.draft
         self._header = self._draft.printer().header
-        self._arguments: list[str] = []
-        self._requires: list[str] = []
+        self._arguments: list[LaunchExpression] = []
+        self._requires: list[LaunchExpression] = []
         self._item = self._name("item", "int")
         self._thread = self._name("thread")
         self._first = self._name(f"{flat.name_of(part) or 'part'}_first")
@@ -118,65 +119,62 @@ class _Blocking:
     # How much there is
 
     def _measure(self) -> None:
-        """Sizes, as expressions of plans: groups of the part, and threads that have work."""
-        flat, part, says = self._flat, self._part, self._flat.says
+        """Sizes: groups of the part, and threads that have work."""
+        flat, part, of = self._flat, self._part, self._flat.launch_expression
         for name in flat.names:
-            self._requires.append(f"{says(symbol(name))} >= 1")
-        axis = flat.axis
-        whole = " * ".join(self._draft.says(f"{root}.{axis}") for root in ("gridDim", "blockDim"))
+            self._requires.append(of(symbol(name)) >= 1)
+        whole = threads_along(self._draft, flat.axis)
         limit, self._limit = flat.limit(), whole
         if flat.total is not None:
-            self._requires.append(f"{whole} == {flat.total}")
+            self._requires.append(whole.equals(flat.total))
         if limit is not None:
-            self._limit = says(limit)
-            self._requires.append(f"{self._limit} >= 1")
+            self._limit = of(limit)
+            self._requires.append(self._limit >= 1)
         if limit is not None and flat.reach.loop is None:
-            self._requires.append(f"{whole} >= {self._limit}")
+            self._requires.append(whole >= self._limit)
         row = part.stride if part.extent is None else part.stride * part.extent
         self._is_whole = self._divides(limit, self._limit, row)
-        length = self._quotient_text(limit, self._limit, part.stride, exact=self._is_whole)
+        length = self._quotient_of(limit, self._limit, part.stride, exact=self._is_whole)
         extent = over(limit, part.stride) if limit is not None else None
         if part.extent is not None:
-            length, extent = says(part.extent), part.extent
+            length, extent = of(part.extent), part.extent
         factor = number(self._factor)
         self._is_even = self._divides(extent, length, factor)
-        self._groups = self._quotient_text(extent, length, factor, exact=self._is_even)
-        count = [*([says(part.stride)] if part.stride != ONE else []), self._groups]
+        self._groups = self._quotient_of(extent, length, factor, exact=self._is_even)
+        count = [*([of(part.stride)] if part.stride != ONE else []), self._groups]
         if part.extent is not None:
-            count.append(self._quotient_text(limit, self._limit, row, exact=self._is_whole))
-        self._count = _folded(" * ".join(map(closed, count)) if len(count) > 1 else count[0])
-        self._requires.append(f"{closed(self._count)} * {self._factor} <= {_LARGEST}")
+            count.append(self._quotient_of(limit, self._limit, row, exact=self._is_whole))
+        self._count = folded(product(count))
+        self._requires.append(self._count * self._factor <= _LARGEST)
 
-    def _quotient_text(
-        self, size: Polynomial | None, text: str, by: Polynomial, *, exact: bool
-    ) -> str:
-        """A size over another as plans say it, rounded up unless it is exact."""
+    def _quotient_of(
+        self, size: Polynomial | None, value: LaunchExpression, by: Polynomial, *, exact: bool
+    ) -> LaunchExpression:
+        """A size over another, rounded up unless it is exact."""
         found = over(size, by) if size is not None else None
         if found is not None:
-            return self._flat.says(found)
-        divisor = self._flat.says(by)
-        if exact:
-            return _folded(f"{closed(text)} / {closed(divisor)}")
-        return _folded(f"ceil_div({text}, {divisor})")
+            return self._flat.launch_expression(found)
+        divisor = self._flat.launch_expression(by)
+        return folded(value / divisor if exact else ceil_div(value, divisor))
 
-    def _divides(self, size: Polynomial | None, text: str, by: Polynomial) -> bool:
+    def _divides(self, size: Polynomial | None, value: LaunchExpression, by: Polynomial) -> bool:
         """Whether a size is a multiple in all launches, by what it is or by a condition."""
         if size is not None and over(size, by) is not None:
             return True
-        condition = f"{closed(text)} % {closed(self._flat.says(by))} == 0"
-        if not holds(self._draft, in_order([(*self._requires, condition)])):
+        condition = (value % self._flat.launch_expression(by)).equals(0)
+        if not self._draft.holds(*in_order([(*self._requires, condition)])):
             return False
         self._requires.append(condition)
         return True
 
-    def _given(self, hint: str, text: str) -> s.Expression:
+    def _given(self, hint: str, value: LaunchExpression) -> s.Expression:
         """What the launch knows, in the kernel: a number, or a further parameter."""
-        if text.isdigit():
-            return s.Number(text, type="int")
+        if value.integer is not None:
+            return s.Number(str(value.integer), type="int")
         name = self._name(hint)
         if name.text not in self._header:
             self._header = with_parameters(self._header, [f"const {name.type} {name.text}"])
-            self._arguments.append(text)
+            self._arguments.append(value)
         return name
 
     # The body
@@ -203,14 +201,14 @@ class _Blocking:
         edited = draft.with_body(self._for_threads(lines, count), self._header)
         at = AXES.index(flat.axis)
         grid = list(draft.launch.grid)
-        blocks = f"ceil_div({self._count}, {draft.says(f'blockDim.{flat.axis}')})"
-        grid[at] = blocks if flat.reach.loop is None else f"min({grid[at]}, {blocks})"
+        width = draft.launch_expression(f"blockDim.{flat.axis}")
+        blocks = ceil_div(self._count, width)
+        grid[at] = blocks if flat.reach.loop is None else minimum(grid[at], blocks)
         if flat.places.literal_in(draft.form.kernel.body):
-            width = draft.says(f"blockDim.{flat.axis}")
-            self._requires.append(f"{width} == {flat.places.width}")
+            self._requires.append(width.equals(flat.places.width or 0))
         if flat.axis != "x":
-            self._requires.append(f"{blocks} <= {GRID_MOST[at]}")
-        if not holds(draft, in_order([tuple(self._requires)])):
+            self._requires.append(blocks <= GRID_MOST[at])
+        if not draft.holds(*in_order([tuple(self._requires)])):
             raise NotUnderstood("launches that the author's threads do not cover")
         edited = edited.launched(grid=tuple(grid), args=(*draft.launch.args, *self._arguments))
         return edited.requiring(*in_order([tuple(self._requires)]))
@@ -358,9 +356,3 @@ class _Blocking:
             limit = self._given("outputs", self._limit)
         found.append(s.Binary("<", self._index, limit, type="bool"))
         return found
-
-
-def _folded(text: str) -> str:
-    """A number where it names nothing."""
-    found = parse(text)
-    return text if found.names() else str(found.evaluate({}))

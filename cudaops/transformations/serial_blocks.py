@@ -13,9 +13,10 @@ from typing import Any
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import changed_variables, has_volatile
+from cudaops.program.launch_expression import ONE, LaunchExpression, minimum, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.conduct import refuse_parted_warps
-from cudaops.transformations.draft import Draft
+from cudaops.transformations.draft import Draft, Extents
 from cudaops.transformations.text import Raw, RawExpression
 from cudaops.transformations.trees import changed, renamed
 
@@ -30,10 +31,10 @@ class SerialBlocks:
     loop: s.For
     parameters: tuple[str, ...]
     """To be added to the kernel's."""
-    arguments: tuple[str, ...]
-    """Theirs, as expressions of plans."""
-    grid: tuple[str, str, str]
-    requires: tuple[str, ...]
+    arguments: tuple[LaunchExpression, ...]
+    """Theirs."""
+    grid: Extents
+    requires: tuple[LaunchExpression, ...]
 
 
 def prove_independent(draft: Draft) -> None:
@@ -75,7 +76,7 @@ def serial(draft: Draft, body: Sequence[Any], most: int, *, is_last: bool = True
         if any(_is_of_grid(x) for x in s.below(function.body)):
             raise NotUnderstood(f"{function.name} asks for its block")
     refuse_parted_warps(draft)
-    axes = [a for a, extent in zip("xyz", draft.launch.grid, strict=True) if extent != "1"] or ["x"]
+    axes = [a for a, extent in zip("xyz", draft.launch.grid, strict=True) if extent != ONE] or ["x"]
     flat = axes == ["x"]
     block = draft.free("block")
     sizes = {a: draft.free("blocks" if flat else f"blocks_{a}") for a in axes}
@@ -95,11 +96,11 @@ def serial(draft: Draft, body: Sequence[Any], most: int, *, is_last: bool = True
         (RawExpression(f"{block} += gridDim.x"),),  # type: ignore[arg-type]
         inner,
     )
-    whole = [draft.says(f"gridDim.{a}") for a in axes]
-    product = " * ".join(whole)
+    whole = [draft.launch_expression(f"gridDim.{a}") for a in axes]
+    count = product(whole)
     return SerialBlocks(
         loop, tuple(f"const unsigned {name}" for name in sizes.values()), tuple(whole),
-        (f"min({product}, {most})", "1", "1"), () if flat else (f"{product} < 0x7fffffff",),
+        (minimum(count, most), ONE, ONE), () if flat else (count < 2**31 - 1,),
     )  # fmt: skip
 
 

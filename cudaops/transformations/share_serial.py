@@ -80,10 +80,10 @@ class ShareSerial:
             test: Any = RawExpression(f"{lane} < 32")
             warp = s.If(test, inner, where=one.statement.where)
             body = swapped(body, one.statement, warp)
-        x = draft.says("blockDim.x")
-        flat = [f"{draft.says(f'blockDim.{a}')} == 1" for a in "yz"]
+        x = draft.launch_expression("blockDim.x")
+        flat = [draft.launch_expression(f"blockDim.{a}").equals(1) for a in "yz"]
         splits = [y for one in found for y in one.chosen.values()]
-        guards = (f"{x} >= 32", *flat, *limits(draft, splits, 32))
+        guards = (x >= 32, *flat, *limits(draft, splits, 32))
         says = "Gave what one thread of a block did alone to its warp."
         return draft.with_body(body).requiring(*guards).stepped(Step(self.name, setting, says))
 

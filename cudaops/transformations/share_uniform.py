@@ -81,14 +81,14 @@ class ShareUniform:
             raise NotUnderstood("blocks of another width")
         found = _read(draft)
         lane, guards, lines = draft.free("lane"), [], list[Any](found.before)
-        x = draft.says("blockDim.x")
+        x = draft.launch_expression("blockDim.x")
         if lanes == WARP:
             mask = FULL
-            guards.append(f"{x} % {WARP} == 0")
+            guards.append((x % WARP).equals(0))
             lines.append(Raw(f"const int {lane} = threadIdx.x % {WARP};  // of the warp"))
         else:
             mask = draft.free("row_lanes")
-            guards += [f"{x} == {lanes}", f"{draft.says('blockDim.z')} == 1"]
+            guards += [x.equals(lanes), draft.launch_expression("blockDim.z").equals(1)]
             rows = f"threadIdx.y % {WARP // lanes} * {lanes}"
             lines.append(Raw(f"const int {lane} = threadIdx.x;  // of its row of the block"))
             lines.append(Raw(f"const unsigned {mask} = {hex((1 << lanes) - 1)}u << {rows};"))

@@ -9,6 +9,7 @@ from typing import Any
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import names_in
 from cudaops.program.analysis.facts import ELEMENT_BYTES
+from cudaops.program.launch_expression import LaunchExpression, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.trees import declarations_in
@@ -25,10 +26,9 @@ def block_of(draft: Draft) -> tuple[int, int, int]:
     return x, y, z
 
 
-def block_guards(draft: Draft, block: tuple[int, int, int]) -> tuple[str, ...]:
-    """That a launch has this block, as conditions of plans."""
-    guards = [f"{draft.says(f'blockDim.{a}')} == {n}" for a, n in zip("xyz", block, strict=True)]
-    return tuple(g for g in guards if not re.fullmatch(r"(\d+) == \1", g))
+def block_guards(draft: Draft, block: tuple[int, int, int]) -> tuple[LaunchExpression, ...]:
+    """The conditions that a launch has this block."""
+    return tuple(x.equals(n) for x, n in zip(draft.launch.block, block, strict=True))
 
 
 def thread_in_block(block: tuple[int, int, int]) -> str:
@@ -45,8 +45,7 @@ def thread_in_block(block: tuple[int, int, int]) -> str:
 
 def threads_of(draft: Draft) -> tuple[str, str]:
     """A thread's number in its block and how many there are, as C that asks the launch."""
-    flat = draft.launch.block[1:] == ("1", "1")
-    if flat:
+    if draft.launch.has_flat_block:
         return "threadIdx.x", "blockDim.x"
     return (
         "(threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x",
@@ -54,10 +53,9 @@ def threads_of(draft: Draft) -> tuple[str, str]:
     )
 
 
-def whole_warps(draft: Draft) -> str:
-    """That a launch has no part of a warp, as a condition of plans."""
-    sizes = [draft.says(f"blockDim.{axis}") for axis in "xyz"]
-    return f"{' * '.join(x for x in sizes if x != '1') or '1'} % 32 == 0"
+def whole_warps(draft: Draft) -> LaunchExpression:
+    """The condition that a launch has no part of a warp."""
+    return (product(draft.launch.block) % 32).equals(0)
 
 
 def room_for(draft: Draft) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import names_in, root_of, targets_in
+from cudaops.program.launch_expression import ZERO, LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.accumulations import accumulation
 from cudaops.transformations.base import Setting
@@ -94,9 +95,9 @@ class ShuffleTree:
         made = draft.with_body(changed(draft.form.kernel.body, change))
         unsized = (isinstance(x, s.Declare) and x.unsized for x in s.below(made.form.kernel.body))
         if any(tree.alone for tree in found) and not any(unsized):
-            made = made.launched(smem="0")
+            made = made.launched(smem=ZERO)
         says = "Replaced a reduction tree in shared memory by shuffles of the first warp."
-        guards = sorted(finder.guards)
+        guards = sorted(finder.guards, key=str)
         return made.requiring(*guards).stepped(Step(self.name, setting, says))
 
 
@@ -144,7 +145,7 @@ class _Finder:
     """Looks for trees in a kernel."""
 
     draft: Draft
-    guards: set[str] = field(default_factory=set)
+    guards: set[LaunchExpression] = field(default_factory=set)
 
     def trees(self) -> Iterator[_Tree]:
         """Those that are proved."""
@@ -195,7 +196,7 @@ class _Finder:
         sums = [self._sum(x, thread, s.Name(name)) for x in round_.yes]
         if round_.no or not sums or len({repr(a.place) for a in sums}) < len(sums):
             raise NotUnderstood("no tree")
-        self.guards.add(f"{self.draft.says('blockDim.x')} == {threads}")
+        self.guards.add(self.draft.launch_expression("blockDim.x").equals(threads))
         statements: list[Any] = [loop]
         end = self._value(loop.condition.right) if halves else 0  # type: ignore[union-attr]
         if halves and loop.condition.operator == ">=":  # type: ignore[union-attr]
@@ -293,7 +294,7 @@ class _Finder:
         value = self.draft.value(name)
         if not isinstance(value, int):
             raise NotUnderstood("trees of several sizes")
-        self.guards.add(f"{self.draft.says(name)} == {value}")
+        self.guards.add(self.draft.launch_expression(name).equals(value))
         return value
 
     def _sum(self, x: Any, thread: Any, apart: Any) -> Accumulator:

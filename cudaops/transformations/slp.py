@@ -17,6 +17,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import is_pure, may_write, names_in, pure_functions, root_of
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.base import Setting
@@ -88,7 +89,7 @@ class _Packed:
             if p.is_pointer and p.type in VECTORS and not self._variables.is_changed(p.name)
         }  # fmt: skip
         self._taken: set[str] = set()
-        self.requires: list[str] = []
+        self.requires: list[LaunchExpression] = []
         self.arrays: list[str] = []
         self.why = ""
 

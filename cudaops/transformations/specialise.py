@@ -63,10 +63,10 @@ class Specialise:
         for name in values:
             header = _without_name(header, name, draft.free(f"{name}_launched"))
         header = _bounded(header, kernel, draft)
-        guards = [f"{draft.says(x)} == {v}" for x, v in {**values, **extents}.items()]
-        guards = [g for g in guards if not re.fullmatch(r"(\d+) == \1", g)]
+        known = {**values, **extents}
+        guards = [draft.launch_expression(name).equals(value) for name, value in known.items()]
         edited = draft.with_body((*lines, *changed(kernel.body, change)), header)
-        told = ", ".join(f"{x} = {v}" for x, v in {**values, **extents}.items())
+        told = ", ".join(f"{x} = {v}" for x, v in known.items())
         step = Step(self.name, setting, f"Made for {told}: what is computed from them is constant.")
         return edited.requiring(*guards).stepped(step)
 

@@ -20,6 +20,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.domain.workload import PointerArgument
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import is_pure, may_write, names_in, plain_variables
+from cudaops.program.launch_expression import LaunchExpression, Variable
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
@@ -65,7 +66,7 @@ class Speculate:
         edited = draft.with_body(visit(kernel.body))
         guards = [_exists(draft, array) for x in found.values() for array in x.arrays]
         step = Step(self.name, setting, "Loads no longer wait for the conditions around them.")
-        return edited.requiring(*(g for g in guards if g)).stepped(step)
+        return edited.requiring(*(g for g in guards if g is not None)).stepped(step)
 
 
 @dataclass(frozen=True)
@@ -181,11 +182,9 @@ def _pointee(draft: Draft, pointer: str) -> str:
     return next(p.type for p in draft.form.kernel.parameters if p.name == pointer)
 
 
-def _exists(draft: Draft, pointer: str) -> str:
-    names = [p.name for p in draft.kernel.parameters]
-    text = draft.launch.args[names.index(pointer)]
-    author = {p.name for p in draft.subject.kernel.parameters}
-    return f"{text} != nullptr" if text in author else ""
+def _exists(draft: Draft, pointer: str) -> LaunchExpression | None:
+    given = draft.author_argument(pointer)
+    return None if given is None else given.differs(Variable("nullptr"))
 
 
 class _Names:

@@ -10,6 +10,7 @@ from typing import Any
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.facts import ELEMENT_BYTES
+from cudaops.program.launch_expression import ONE, Variable, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.blocks import (
@@ -80,14 +81,13 @@ class SplitWork:
         template = _template_above(draft)
         text = f"{printer.printed(first, other_head)}\n\n{template}{printer.printed(last, head)}"
         edited = draft.edited(kernel, text)
-        extents = [draft.says(f"{r}.{a}") for r in ("gridDim", "blockDim") for a in "xyz"]
-        count = " * ".join(x for x in extents if x != "1") or "1"
+        extents = (*launch.grid, *launch.block)
         scratch = tuple(
-            (n, f"{ELEMENT_BYTES[a.type] * parts} * {count}")
+            (n, product([ELEMENT_BYTES[a.type] * parts, *extents]))
             for a, n in zip(split.accumulators, names, strict=True)
         )
-        args = (*launch.args, *names)
-        grid = with_extent(launch.grid, axis, str(parts))
+        args = (*launch.args, *map(Variable, names))
+        grid = with_extent(launch.grid, axis, parts)
         before, after = draft.launches[: draft.focus], draft.launches[draft.focus + 1 :]
         both = (
             replace(launch, kernel=of_parts, grid=grid, args=args), replace(launch, args=args),
@@ -98,7 +98,7 @@ class SplitWork:
         says = (
             f"Divided a loop into {parts} parts, which more blocks do; their results are combined."
         )
-        guards = [*limits(draft, [split], parts), f"{count} <= {(2**31 - 1) // parts}"]
+        guards = [*limits(draft, [split], parts), product(extents) <= (2**31 - 1) // parts]
         made = made.requiring(*guards).stepped(Step(self.name, setting, says))
         if None in made.resolved:
             raise NotUnderstood("a launch that does not allow it")
@@ -155,9 +155,9 @@ def _replaced(path: Sequence[tuple[Sequence[Any], int]], new: Sequence[Any]) -> 
 
 def _linear(draft: Draft, free: str) -> tuple[str, str]:
     """How many threads the author's grid has and the number of this one, as a kernel says it."""
-    block = [a for a in "xyz" if draft.launch.block["xyz".index(a)] != "1" or a == "x"]
+    block = [a for a in "xyz" if draft.launch.block["xyz".index(a)] != ONE or a == "x"]
     grid = [
-        a for a in "xyz" if a != free and (draft.launch.grid["xyz".index(a)] != "1" or a == "x")
+        a for a in "xyz" if a != free and (draft.launch.grid["xyz".index(a)] != ONE or a == "x")
     ]
     count = " * ".join([*(f"gridDim.{a}" for a in grid), *(f"blockDim.{a}" for a in block)])
     number = ""

@@ -31,6 +31,7 @@ from cudaops.program.analysis.effects import (
     reads_memory,
 )
 from cudaops.program.analysis.intervals import INTEGERS, of_type
+from cudaops.program.launch_expression import LaunchExpression, maximum
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.bit_counts import with_bit_counts
@@ -40,7 +41,7 @@ from cudaops.transformations.functions import FLOATING, reached, rewritten
 from cudaops.transformations.loops import counted, literal
 from cudaops.transformations.places import through_casts
 from cudaops.transformations.powers import has_power, with_cases, with_powers
-from cudaops.transformations.ranges import Proof, Ranges, holds, in_order, launch_text
+from cudaops.transformations.ranges import Proof, Ranges, in_order, launch_expression
 from cudaops.transformations.toggles import with_toggles
 from cudaops.transformations.trees import bodies_of, changed
 
@@ -206,7 +207,7 @@ def _with_selects(draft: Draft) -> Draft:
     """In the kernel alone: what `x` may be is known there."""
     kernel = draft.form.kernel
     ranges, spans = Ranges(draft), _spans(kernel, draft.form)
-    conditions: dict[str, None] = {}
+    conditions: dict[LaunchExpression, None] = {}
 
     def change(node: Any) -> Any:
         wrap = _wrap(node, spans)
@@ -214,7 +215,7 @@ def _with_selects(draft: Draft) -> Draft:
             return node
         needed = ranges.within(wrap.x, wrap.n, at=node)
         most = ranges.most(wrap.n, wrap.most)
-        if needed is None or most is None or not holds(draft, (*needed, *most)):
+        if needed is None or most is None or not draft.holds(*needed, *most):
             return node
         conditions.update(dict.fromkeys([*needed, *most]))
         return _select(wrap)
@@ -271,8 +272,8 @@ def _never_negative(draft: Draft) -> dict[tuple[s.Range, str], Proof]:
         most = ranges.upper(x.left)
         if low is None or least is None or most is None:
             continue
-        proof = (*least, *low, *most[1], f"{most[0]} <= {of_type(x.type).high}")
-        if holds(draft, proof):
+        proof = (*least, *low, *most[1], most[0] <= (of_type(x.type).high or 0))
+        if draft.holds(*proof):
             found[x.where, x.operator] = proof
     return found
 
@@ -438,16 +439,16 @@ def _product(node: Any, done: Any, inverse: Any) -> Any:
     return replace(done, operator="*", right=inverse)
 
 
-def _reciprocal_guards(draft: Draft) -> list[str]:
+def _reciprocal_guards(draft: Draft) -> list[LaunchExpression]:
     """That denominators which the launch gives have a reciprocal of full precision."""
-    guards = []
+    guards: list[LaunchExpression] = []
     for division, _ in _groups(draft.form.kernel, draft.form):
-        text = launch_text(draft, division.by)
-        if text is None or _type_of(division.by) not in FLOATING:
+        by = launch_expression(draft, division.by)
+        if by is None or _type_of(division.by) not in FLOATING:
             continue
         if _type_of(through_casts(division.by)) in INTEGERS:
-            guards.append(f"{text} != 0")
+            guards.append(by.differs(0))
         else:
-            size = f"max({text}, 0 - ({text}))"
-            guards += [f"{size} <= {_WIDEST}", f"{size} * {_WIDEST} >= 1"]
+            size = maximum(by, 0 - by)
+            guards += [size <= _WIDEST, size * _WIDEST >= 1]
     return guards

@@ -30,14 +30,15 @@ from cudaops.program.analysis.effects import (
 )
 from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import Symbol, number, symbol
+from cudaops.program.launch_expression import LaunchExpression, build, ceil_div
 from cudaops.program.plans import BLOCK_MOST, GRID_MOST, MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import conduct, functions_say, refuse_exchange
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.geometry import bounded_header
-from cudaops.transformations.places import AXES, builtin, builtins_in
-from cudaops.transformations.ranges import holds, launch_text
+from cudaops.transformations.places import AXES, builtin, builtins_in, threads_along
+from cudaops.transformations.ranges import launch_expression
 from cudaops.transformations.variables import Variables
 
 _THREADS = (128, 256, 64, 512, 1024, 32)
@@ -86,18 +87,18 @@ class Strides:
         """Raises NotUnderstood where a thread does what it would not do in another block."""
         axes = _Axes(draft)
         shape = {a: int(setting[a]) for a in AXES if a in setting}
-        grid, block, requires = list(draft.launch.grid), list(draft.launch.block), []
+        grid, block = list(draft.launch.grid), list(draft.launch.block)
+        requires: list[LaunchExpression] = []
         for axis, width in shape.items():
             kind, at = axes.kinds[axis], AXES.index(axis)
             if kind == "fixed" or (kind == "idle" and width != 1):
                 raise NotUnderstood(f"a block whose width along {axis} matters")
             if kind == "grid":
-                own = f"{draft.says(f'gridDim.{axis}')} * {draft.says(f'blockDim.{axis}')}"
-                grid[at] = f"ceil_div({own}, {width})"
+                grid[at] = ceil_div(threads_along(draft, axis), width)
                 if more := setting.get(f"blocks_{axis}"):
-                    grid[at] += f" * {int(more)}"
-                requires += [f"{grid[at]} <= {GRID_MOST[at]}"] if at else []
-            block[at] = str(width)
+                    grid[at] = grid[at] * int(more)
+                requires += [grid[at] <= GRID_MOST[at]] if at else []
+            block[at] = build(width)
         requires += axes.conditions(shape)
         extents = [shape.get(a) or axes.width(a) for a in AXES]
         if shape.get("z", 1) > BLOCK_MOST[2]:
@@ -107,8 +108,9 @@ class Strides:
             raise NotUnderstood("a block that is too large, or whose size is not known")
         for axis in AXES:
             if axis not in shape:
-                requires.append(f"{draft.says(f'blockDim.{axis}')} == {axes.width(axis)}")
-        if not holds(draft, tuple(requires)):
+                width = axes.width(axis) or 0
+                requires.append(draft.launch_expression(f"blockDim.{axis}").equals(width))
+        if not draft.holds(*requires):
             raise NotUnderstood("launches of other shapes")
         edited = draft
         if draft.form.kernel.launch_bounds:
@@ -190,20 +192,21 @@ class _Axes:
         most = max(w.grid.volume * w.block.volume for w in self.draft.workloads)
         return found if most <= _SMALL else []
 
-    def conditions(self, axes: Mapping[str, int]) -> list[str]:
+    def conditions(self, axes: Mapping[str, int]) -> list[LaunchExpression]:
         """That no thread of the author's has two iterations of a loop that needs it."""
         said = []
         for axis in axes:
             for one in self._single.get(axis, ()):
                 assert isinstance(one.loop.condition, s.Binary)
-                limit = launch_text(self.draft, one.loop.condition.right, self.variables.value)
-                wide = [self.draft.says(f"blockDim.{axis}")]
-                if one.of_grid:
-                    wide.insert(0, self.draft.says(f"gridDim.{axis}"))
+                limit = launch_expression(
+                    self.draft, one.loop.condition.right, self.variables.value
+                )
+                threads = self.draft.launch_expression(f"blockDim.{axis}")
+                wide = threads_along(self.draft, axis) if one.of_grid else threads
                 if limit is None or one.begin:
                     raise NotUnderstood("iterations that may store to one place")
-                least = limit if one.loop.condition.operator == "<" else f"{limit} + 1"
-                said.append(f"{' * '.join(wide)} >= {least}")
+                least = limit if one.loop.condition.operator == "<" else limit + 1
+                said.append(wide >= least)
         return said
 
     # One axis

@@ -29,6 +29,7 @@ from cudaops.program.analysis.effects import (
     synchronises,
 )
 from cudaops.program.analysis.polynomials import Symbol, number
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations, Memory
 from cudaops.transformations.base import Setting
@@ -77,7 +78,7 @@ class Strip:
         nodes = [x for x in s.below(body) if isinstance(x, s.For) and _can(draft, x)]
         if setting["loop"] != "all":
             nodes = [loop_of(draft.form.kernel, setting["loop"])]
-        requires: list[str] = []
+        requires: list[LaunchExpression] = []
         for node in nodes:
             strip = _read(draft, node)
             requires += [*_whole(draft, strip.loop, factor), *conditions(draft, strip.loop, factor)]
@@ -161,8 +162,8 @@ def _stores(draft: Draft, loop: Counted, is_next: Any) -> Iterator[s.Evaluate]:
                     yield x
 
 
-def _whole(draft: Draft, loop: Counted, factor: int) -> list[str]:
-    """That the loop runs a whole number of strips, as a condition of plans."""
+def _whole(draft: Draft, loop: Counted, factor: int) -> list[LaunchExpression]:
+    """The condition that the loop runs a whole number of strips."""
     variables = Variables(draft)
     ends = [variables.polynomial(x) for x in (loop.bound, loop.start)]
     if ends[0] is None or ends[1] is None:
@@ -176,8 +177,7 @@ def _whole(draft: Draft, loop: Counted, factor: int) -> list[str]:
         if count % factor or count <= factor:
             raise NotUnderstood("a loop that is no whole number of strips")
         return []
-    text = turns.text(draft.says)
-    condition = f"{text if text.isidentifier() else f'({text})'} % {factor} == 0"
+    condition = (turns.launch_expression(draft.launch_expression) % factor).equals(0)
     if not any(draft.requiring(condition).resolved):
         raise NotUnderstood("a loop that is no whole number of strips")
     return [condition]

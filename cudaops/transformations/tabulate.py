@@ -13,7 +13,6 @@ thread, which the launch is asked for. Arithmetic alone may be computed where th
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -29,12 +28,23 @@ from cudaops.program.analysis.effects import (
 )
 from cudaops.program.analysis.facts import ELEMENT_BYTES
 from cudaops.program.analysis.intervals import INTEGERS
+from cudaops.program.expressions import folded
+from cudaops.program.launch_expression import (
+    ONE,
+    ZERO,
+    LaunchExpression,
+    Variable,
+    build,
+    ceil_div,
+    maximum,
+    product,
+)
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Launch, Step
 from cudaops.transformations.functions import FLOATING
-from cudaops.transformations.ranges import Proof, Ranges, holds
+from cudaops.transformations.ranges import Proof, Ranges
 from cudaops.transformations.text import Raw, with_parameters
 from cudaops.transformations.trees import bodies_of, changed
 
@@ -88,8 +98,8 @@ class _Turns:
     """Whether the bound itself is reached."""
     before: tuple[str, str, s.Expression] | None = None
     """A variable that holds the turn before: its name, type, and value in the first turn."""
-    count: str = ""
-    """How many, as an expression of plans that is not negative."""
+    count: LaunchExpression = ZERO
+    """How many; not negative."""
 
 
 @dataclass(frozen=True)
@@ -149,8 +159,8 @@ def _turns(draft: Draft, ranges: Ranges, loop: s.For) -> _Turns | None:
         return None
     if any(may_write(x, names, draft.form) for x in loop.body):
         return None
-    texts = [ranges.launched(x) for x in (bound, start)]
-    if None in texts:
+    ends = ranges.launched(bound), ranges.launched(start)
+    if ends[0] is None or ends[1] is None:
         return None
     found = None
     if before:
@@ -160,19 +170,19 @@ def _turns(draft: Draft, ranges: Ranges, loop: s.For) -> _Turns | None:
         found = (before, kind, first)
     return _Turns(
         loop, variable, kind, start, bound, operator == "<=", found,
-        _counted(bound, start, texts, int(operator == "<=")),
+        _counted(_minus(bound, start), ends[0], ends[1], int(operator == "<=")),
     )  # fmt: skip
 
 
 def _counted(
-    bound: s.Expression, start: s.Expression, texts: list[str | None], more: int
-) -> str:  # fmt: skip
-    """Turns, never negative, as an expression of plans. `texts`: of both."""
-    known = _whole(_minus(bound, start))
+    apart: s.Expression, bound: LaunchExpression, start: LaunchExpression, more: int
+) -> LaunchExpression:
+    """Turns, never negative. `apart`: how far the bound is from the start."""
+    known = _whole(apart)
     if known is not None:
-        return str(max(known + more, 0))
-    apart = texts[0] if texts[1] == "0" else f"{texts[0]} - {texts[1]}"
-    return f"max({apart}{' + 1' * more}, 0)"
+        return build(max(known + more, 0))
+    turns = bound if start == ZERO else bound - start
+    return maximum(turns + 1 if more else turns, 0)
 
 
 def _began(draft: Draft, loop: s.For, variable: str) -> s.Expression | None:
@@ -229,7 +239,7 @@ class _Search:
                     yield entry
                     continue
                 proof = self._ranges.reached_first(turns.loop.condition or value)
-                if at_once and proof is not None and holds(self._draft, proof):
+                if at_once and proof is not None and self._draft.holds(*proof):
                     yield replace(entry, proof=proof)
 
     def _largest(self, node: Any, known: dict[str, _Turns]) -> Iterator[s.Expression]:
@@ -320,28 +330,25 @@ def _with_table(draft: Draft, entry: _Entry) -> Draft:
     table, lent = draft.free("table"), draft.free("table_bytes")
     maker = draft.free(f"{draft.subject.kernel.plain_name}_table")
     printer = draft.printer()
-    known = [int(t.count) for t in entry.turns if t.count.isdigit()]
-    entries = " * ".join(t.count for t in entry.turns)
-    limit = [f"{entries} <= {MOST_ENTRIES}"]
-    if len(known) == len(entry.turns):
-        entries, limit = str(max(math.prod(known), 1)), []
-        if int(entries) > MOST_ENTRIES:
-            raise NotUnderstood("a table that is too large")
-    least = f"max({entries}, 1)" if limit else entries
+    entries = folded(product(t.count for t in entry.turns))
+    limit = entries <= MOST_ENTRIES
+    if entries.integer is not None and entries.integer > MOST_ENTRIES:
+        raise NotUnderstood("a table that is too large")
+    least = folded(maximum(entries, 1))
     text, used = _maker(draft, entry, maker, kind)
     index = _index(entry)
     value = s.Index(s.Name(table), index, type=kind)
     body = changed(kernel.body, lambda x: value if _is(x, entry.value) else x)
     header = with_parameters(printer.header, [f"const {kind}* __restrict__ {table}"])
     edited = draft.with_body(body, header).adding(text)
-    size = f"{least} * {ELEMENT_BYTES[kind]}"
+    size = least * ELEMENT_BYTES[kind]
     arguments = arguments_of(draft, used)
     edited = with_maker(edited, maker, arguments, least, lent, size)
-    return edited.requiring(*entry.proof, *limit)
+    return edited.requiring(*entry.proof, limit)
 
 
-def arguments_of(draft: Draft, names: Sequence[str]) -> tuple[str, ...]:
-    """What the launch gives for these parameters, as expressions of plans."""
+def arguments_of(draft: Draft, names: Sequence[str]) -> tuple[LaunchExpression, ...]:
+    """What the launch gives for these parameters."""
     known = [p.name for p in draft.form.kernel.parameters]
     return tuple(draft.launch.args[known.index(n)] for n in names)
 
@@ -372,13 +379,14 @@ def with_tables(
 
 
 def with_maker(
-    edited: Draft, maker: str, arguments: Sequence[str], entries: str, lent: str, size: str
+    edited: Draft, maker: str, arguments: Sequence[LaunchExpression], entries: LaunchExpression,
+    lent: str, size: LaunchExpression,
 ) -> Draft:  # fmt: skip
     """With a kernel before the launch that fills scratch memory, a thread an entry, and that
     memory as the launch's last argument."""
-    grid = (f"ceil_div({entries}, {THREADS})", "1", "1")
-    first = Launch(maker, grid, (str(THREADS), "1", "1"), (*arguments, lent))
-    edited = edited.launched(args=(*edited.launch.args, lent))
+    grid, memory = (ceil_div(entries, THREADS), ONE, ONE), Variable(lent)
+    first = Launch(maker, grid, (build(THREADS), ONE, ONE), (*arguments, memory))
+    edited = edited.launched(args=(*edited.launch.args, memory))
     launches = list(edited.launches)
     launches.insert(edited.focus, first)
     return replace(

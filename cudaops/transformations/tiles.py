@@ -18,12 +18,12 @@ from typing import Any
 
 from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.conduct import WARP, conduct, functions_say
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.places import Places, builtins_in, through_casts
-from cudaops.transformations.ranges import holds
 from cudaops.transformations.text import Raw
 
 _ROWS = (8, 4, 16)
@@ -53,7 +53,7 @@ class Tiles:
         for width in dict.fromkeys(_divisors(draft)):
             for rows in _ROWS:
                 whole = threads % (rows * WARP) == 0
-                if whole and holds(draft, _conditions(draft, width, threads // rows)):
+                if whole and draft.holds(*_conditions(draft, width, threads // rows)):
                     found.append({"rows": rows, "width": width})
         return tuple(found[:4])
 
@@ -80,7 +80,7 @@ class Tiles:
             raise NotUnderstood("no thread's place in the grid")
         lines = Raw("\n".join(_lines(draft, place, width, rows, across)))
         done = draft.with_body((lines, *edited)).requiring(*_conditions(draft, width, across))
-        if not holds(draft, done.requires):
+        if not draft.holds(*done.requires):
             raise NotUnderstood("rows that are not made of whole tiles")
         says = f"Blocks are tiles of {across} by {rows} in rows of {width}."
         done = done.stepped(Step(self.name, setting, says))
@@ -125,13 +125,13 @@ def _lines(draft: Draft, place: str, width: str, rows: int, across: int) -> Iter
     )
 
 
-def _conditions(draft: Draft, width: str, across: int) -> tuple[str, ...]:
-    row, block = draft.says(width), draft.says("blockDim.x")
-    value = draft.value("blockDim.x")
+def _conditions(draft: Draft, width: str, across: int) -> tuple[LaunchExpression, ...]:
+    row, block = draft.launch_expression(width), draft.launch_expression("blockDim.x")
+    threads = draft.value("blockDim.x") or 0
     return (
-        f"{block} == {value}",
-        f"{row} >= {across}",
-        f"{row} <= {_MOST}",
-        f"{row} % {across} == 0",
-        f"{draft.says('gridDim.x')} * {value} <= {_MOST}",
+        block.equals(threads),
+        row >= across,
+        row <= _MOST,
+        (row % across).equals(0),
+        draft.launch_expression("gridDim.x") * threads <= _MOST,
     )

@@ -18,6 +18,7 @@ from cudaops.domain.hypothesis import Family
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import changed_variables, is_pure, names_in, pure_functions
 from cudaops.program.analysis.polynomials import Symbol, number
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.base import Setting
@@ -112,7 +113,7 @@ class _Told:
         self._arrays = {p.name: p for p in draft.form.kernel.parameters if p.is_pointer}
         self._taken: set[str] = set()
         self._pure = pure_functions(draft.form)
-        self.requires: list[str] = []
+        self.requires: list[LaunchExpression] = []
         self.arrays: list[str] = []
         self.why = ""
 

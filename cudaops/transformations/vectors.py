@@ -8,6 +8,7 @@ from typing import Any
 from cudaops.domain.workload import PointerArgument
 from cudaops.program import syntax as s
 from cudaops.program.analysis.polynomials import Polynomial, Symbol
+from cudaops.program.launch_expression import LaunchExpression, Variable, aligned
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.loops import counted
@@ -37,27 +38,27 @@ class Alignment:
         self._draft = draft
         self._variables = variables
 
-    def whole_vectors(self, array: str, unit: int) -> Iterator[str]:
+    def whole_vectors(self, array: str, unit: int) -> Iterator[LaunchExpression]:
         """The condition under which an array begins at a whole vector of so many bytes; scratch
         memory does. Raises NotUnderstood where a captured launch has it begin elsewhere."""
         for workload in self._draft.workloads:
             argument = next((a for a in workload.arguments if a.name == array), None)
             if not isinstance(argument, PointerArgument) or argument.offset_bytes % unit:
                 raise NotUnderstood(f"{array} does not begin at a whole vector")
-        said = self._draft.says(array)
-        if said not in {name for name, _ in self._draft.scratch}:
-            yield f"aligned({said}, {unit})"
+        said = self._draft.launch_expression(array)
+        if said not in [Variable(name) for name, _ in self._draft.scratch]:
+            yield aligned(said, unit)
 
-    def of(self, index: Polynomial, width: int) -> Iterator[str]:
+    def of(self, index: Polynomial, width: int) -> Iterator[LaunchExpression]:
         """Conditions under which an index is a multiple of a vector's elements. Raises
         NotUnderstood where it need not be one."""
         for monomial, coefficient in index.terms:
             if coefficient % width == 0:
                 continue
             for atom in monomial:
-                if isinstance(atom, Symbol) and (said := self._even(atom.name, width)):
-                    if not said.isdigit():
-                        yield f"{said} % {width} == 0"
+                even = self._even(atom.name, width) if isinstance(atom, Symbol) else None
+                if even is not None:
+                    yield even
                     break
                 counts = self._counts(atom)
                 for part in counts:
@@ -84,14 +85,13 @@ class Alignment:
             found += [x for x in parts if x is not None]
         return tuple(found)
 
-    def _even(self, name: str, width: int) -> str:
-        """A parameter or extent that every captured launch gives as a multiple."""
+    def _even(self, name: str, width: int) -> LaunchExpression | None:
+        """That a parameter or extent is a multiple, where it is one in every captured launch."""
         root = name.partition(".")[0]
         is_parameter = any(p.name == name for p in self._draft.form.kernel.parameters)
         if root not in ("blockDim", "gridDim") and not is_parameter:
-            return ""
+            return None
         if self._variables.is_changed(name):
-            return ""
-        said = self._draft.says(name)
-        kept = self._draft.requiring(f"{said} % {width} == 0").resolved
-        return said if all(x is not None for x in kept) else ""
+            return None
+        even = (self._draft.launch_expression(name) % width).equals(0)
+        return None if None in self._draft.requiring(even).resolved else even

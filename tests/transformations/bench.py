@@ -14,6 +14,8 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.program.expressions import parse
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import baseline_plan, resolve
 from cudaops.program.syntax import NotUnderstood
@@ -103,6 +105,16 @@ class Case:
             assert offered, f"{one.name} offers nothing"
             setting = offered[0]
         return one.apply(self.draft, setting)
+
+
+def expression(text: str) -> LaunchExpression:
+    """What a directive would mean by it."""
+    return parse(text).root
+
+
+def expressions(*texts: str) -> tuple[LaunchExpression, ...]:
+    """Each as `expression` reads it."""
+    return tuple(map(expression, texts))
 
 
 def every_setting(one: Transformation, case: Case) -> Mapping[str, Draft]:

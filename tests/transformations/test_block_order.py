@@ -10,7 +10,7 @@ import pytest
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.block_order import BlockOrder
 from tests.recipes.bench import Arguments
-from tests.transformations.bench import Case, every_setting
+from tests.transformations.bench import Case, every_setting, expressions
 
 _X = np.arange(72 * 30 * 20, dtype=np.float32) % 97
 LAYERS = """
@@ -84,10 +84,10 @@ def test_results_stay(name: str, case: Callable[..., Case]) -> None:
 def test_the_last_axis_comes_first(case: Callable[..., Case]) -> None:
     source, arguments, grid, block, _ = TAKEN["a march through layers"]
     draft = case(source, arguments, grid=grid, block=block).applied(BlockOrder())
-    assert draft.launch.grid == ("gridDim.z", "gridDim.y", "gridDim.x")
+    assert draft.launch.grid == expressions("gridDim.z", "gridDim.y", "gridDim.x")
     assert "threadIdx.x + 4 * blockIdx.x" in draft.text
     assert "blockIdx.z == gridDim.z - 1" in draft.text
-    assert draft.requires == ("gridDim.x <= 65535",)
+    assert draft.requires == expressions("gridDim.x <= 65535")
 
 
 def test_twice_is_the_author_s(case: Callable[..., Case]) -> None:
@@ -96,7 +96,7 @@ def test_twice_is_the_author_s(case: Callable[..., Case]) -> None:
     once = one.applied(BlockOrder())
     assert BlockOrder().settings(once) == ()
     again = BlockOrder().apply(once, {"order": "yxz"})
-    assert again.launch.grid == ("gridDim.x", "gridDim.y", "1")
+    assert again.launch.grid == expressions("gridDim.x", "gridDim.y", "1")
     one.same(again)
 
 

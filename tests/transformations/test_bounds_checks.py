@@ -11,7 +11,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.bounds_checks import BoundsChecks
 from cudaops.transformations.coarsen import Coarsen
 from cudaops.transformations.grid_stride import GridStride
-from tests.transformations.bench import Case
+from tests.transformations.bench import Case, expression, expressions
 
 X = np.random.default_rng(1).integers(-9, 9, 96).astype(np.int32)
 BEFORE = """
@@ -84,14 +84,14 @@ def test_a_launch_that_does_not_divide_keeps_the_authors_kernel(case: Callable[.
     one = case(BEFORE + TAKEN["a guard"][0] + "\n}", given, grid=(3,), block=(32,), callee="k")
     assert BoundsChecks().settings(one.draft) == ()
     fits = made(case, TAKEN["a guard"][0]).applied(BoundsChecks())
-    assert fits.requires == ("gridDim.x * blockDim.x <= n",)
+    assert fits.requires == expressions("gridDim.x * blockDim.x <= n")
 
 
 def test_the_items_of_a_thread_have_none(case: Callable[..., Case]) -> None:
     one = made(case, "if (i < n) { for (int j = 0; j < 5; ++j) y[i] += x[i] * j; }")
     draft = Coarsen().apply(one.draft, {"factor": 3, "by": "block", "axis": "x"})
     assert "if (" not in draft.text
-    assert "(ceil_div(gridDim.x, 3)) * 3 * blockDim.x <= n" in draft.requires
+    assert expression("(ceil_div(gridDim.x, 3)) * 3 * blockDim.x <= n") in draft.requires
     one.same(draft)
 
 

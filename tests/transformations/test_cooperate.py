@@ -18,7 +18,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.sandbox.workbench import open_workbench
 from cudaops.transformations.cooperate import Cooperate
 from cudaops.transformations.draft import Draft, Subject
-from tests.transformations.bench import Case, every_setting
+from tests.transformations.bench import Case, every_setting, expression
 
 ROWS = """
 __global__ void rows(const float* x, const float* w, float* y, int n, int m) {
@@ -170,7 +170,7 @@ def test_blocks_of_a_size_that_lanes_do_not_divide(case: Callable[..., Case]) ->
         grid=(2,), block=(52,),
     )  # fmt: skip
     draft = made.applied(Cooperate(), {"lanes": 32})
-    assert draft.launch.block[0] == "256"
+    assert draft.launch.block[0] == expression("256")
     made.same(draft, tolerance=1e-5)
 
 

@@ -14,7 +14,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.spaces import with_spaces
 from cudaops.transformations.specialise import Specialise
-from tests.transformations.bench import Case
+from tests.transformations.bench import Case, expressions
 
 HELPED = """
 template <typename T>
@@ -70,7 +70,8 @@ def test_a_function_that_is_not_there(case: Callable[..., Case]) -> None:
 def test_conditions_that_every_launch_meets_are_left_out(case: Callable[..., Case]) -> None:
     always = ("8732 >= 1", "ceil_div(8732, 32) <= 65535", "1 == 1")
     needed = ("n >= 1", "1 == 2", "aligned(x, 16)", "5 % 0 == 0")
-    assert made(case).draft.requiring(*always, *needed, *needed).requires == needed
+    conditions = expressions(*always, *needed, *needed)
+    assert made(case).draft.requiring(*conditions).requires == expressions(*needed)
 
 
 def test_a_rewrite_is_taken_up_again(case: Callable[..., Case]) -> None:

@@ -13,7 +13,7 @@ from cudaops.transformations.draft import Draft
 from cudaops.transformations.fold import Fold
 from cudaops.transformations.shuffle_tree import ShuffleTree
 from cudaops.transformations.specialise import Specialise
-from tests.transformations.bench import Case, every_setting
+from tests.transformations.bench import Case, every_setting, expression, expressions
 
 TREE = """
 __global__ void block_sums(const float* x, float* y, int n) {
@@ -207,7 +207,7 @@ def test_results_stay(name: str, case: Callable[..., Case]) -> None:
 
 def dynamic(made: Case, size: int) -> Draft:
     """The case's draft with this much dynamic shared memory."""
-    return made.draft.launched(smem=str(size))
+    return made.draft.launched(smem=expression(str(size)))
 
 
 @pytest.mark.parametrize("factor", [2, 4, 8])
@@ -218,7 +218,7 @@ def test_rows_with_memory_that_the_launch_sizes(factor: int, case: Callable[...,
     made.same(Fold().apply(made.draft, {"axis": "x", "factor": factor}))
     sized = dynamic(case(ROW, arguments, grid=(13,), block=(256,)), 1024)
     draft = Fold().apply(sized, {"axis": "x", "factor": factor})
-    assert draft.launch.smem == "1024"
+    assert draft.launch.smem == expression("1024")
     made.same(draft.launched(kernel=draft.launch.kernel))
 
 
@@ -227,7 +227,7 @@ def test_the_text_is_its_authors(case: Callable[..., Case]) -> None:
     draft = case(source, arguments, grid=grid, block=block).applied(Fold())
     assert "part[t] = i < n ? x[i] : 0.f;  // theirs" in draft.text
     assert draft.text.count("__syncthreads();") == 2, "one wait for all items"
-    assert draft.launch.block == ("blockDim.x / 4", "1", "1")
+    assert draft.launch.block == expressions("blockDim.x / 4", "1", "1")
 
 
 LEADER = """
@@ -251,8 +251,8 @@ def test_an_axis_of_one_thread_is_none(case: Callable[..., Case]) -> None:
     made = case(LEADER, arguments, grid=(1, 2), block=(8, 8))
     draft = Fold().apply(made.draft, {"axis": "x", "factor": 8})
     assert "threadIdx.x" not in draft.text
-    assert draft.launch.block[0] == "1"
-    assert draft.requires == ("blockDim.x == 8",)
+    assert draft.launch.block[0] == expression("1")
+    assert draft.requires == expressions("blockDim.x == 8")
     stored = draft.text.index("sizes[row] =")
     assert stored < draft.text.index("int item"), "one store for all"
     made.same(draft)

@@ -11,7 +11,7 @@ import pytest
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.geometry import Geometry
 from cudaops.transformations.specialise import Specialise
-from tests.transformations.bench import Case
+from tests.transformations.bench import Case, expression
 
 BOUND = """
 __global__ void square(const float* x, float* y, int n) {
@@ -130,9 +130,9 @@ def test_rows_of_what_the_launch_gives(case: Callable[..., Case]) -> None:
     arguments = {"x": _FLOATS[:416], "y": _FLOATS[:416] * 0, "rows": 12}
     made = case(BY_LAUNCH, arguments, grid=(13,), block=(32,), smem=256)
     draft = Geometry().apply(made.draft, {"rows": 8})
-    assert draft.launch.smem == "8 * smem"
+    assert draft.launch.smem == expression("8 * smem")
     assert "row[threadIdx.y * row_row + threadIdx.x]" in draft.text
-    assert "(smem) % 16 == 0" in draft.requires
+    assert expression("(smem) % 16 == 0") in draft.requires
     made.same(draft)
 
 
@@ -145,7 +145,7 @@ def test_shared_memory_that_the_file_declares_is_the_block_s(case: Callable[...,
     made = case(source, arguments, grid=(13,), block=(32,), smem=256)
     made.same(made.draft)
     draft = Geometry().apply(made.draft, {"rows": 8})
-    assert draft.launch.smem == "8 * smem"
+    assert draft.launch.smem == expression("8 * smem")
     made.same(draft)
 
 
@@ -164,7 +164,7 @@ def test_axes_are_exchanged_where_memory_is_turned(case: Callable[..., Case]) ->
     assert setting["swap"] == 1
     draft = Geometry().apply(made.draft, setting)
     assert "int row = blockIdx.y * blockDim.y + threadIdx.y;  // the slow one" in draft.text
-    assert draft.launch.grid[0] == "ceil_div(columns, 32)"
+    assert draft.launch.grid[0] == expression("ceil_div(columns, 32)")
 
 
 def test_constants_of_the_block_follow(case: Callable[..., Case]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.grid_stride import GridStride
-from tests.transformations.bench import Case
+from tests.transformations.bench import Case, expressions
 
 GUARDED = """
 __global__ void square(const float* x, float* y, int n) {
@@ -221,7 +221,7 @@ def test_threads_that_meet_have_no_more_iterations_than_before(case: Callable[..
     with pytest.raises(NotUnderstood, match="more iterations a block"):
         GridStride().apply(made.draft, {"grid": 1})
     draft = GridStride().apply(made.draft, {"grid": 7})
-    assert draft.requires == ("gridDim.x > 1", "gridDim.x <= 7")
+    assert draft.requires == expressions("gridDim.x > 1", "gridDim.x <= 7")
 
 
 def test_one_block_whose_iterations_follow_each_other(case: Callable[..., Case]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.halo import Halo
 from cudaops.transformations.specialise import Specialise
-from tests.transformations.bench import Case, every_setting
+from tests.transformations.bench import Case, every_setting, expressions
 from tests.transformations.test_atomics_private import drawn
 
 HEAT = """
@@ -134,7 +134,7 @@ def test_numbers_of_the_launch_in_place(case: Callable[..., Case]) -> None:
 
 def test_sizes_that_it_was_not_made_for(case: Callable[..., Case]) -> None:
     draft = image(case, HEAT, 40, 9, c=1.0).applied(Halo())
-    assert {"w >= 3", "h >= 3", "32 * gridDim.x + 1 >= w"} <= set(draft.requires)
+    assert set(expressions("w >= 3", "h >= 3", "32 * gridDim.x + 1 >= w")) <= set(draft.requires)
 
 
 @pytest.mark.parametrize(

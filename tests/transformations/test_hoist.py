@@ -77,7 +77,7 @@ __global__ void rotate(const float* x, float* y, int rows, int columns, float ba
     arguments = {"x": X, "y": X * 0, "rows": 39, "columns": 30, "base": 100.0}
     made = case(source, arguments, grid=(2, 10), block=(16, 4))
     draft = made.applied(Hoist())
-    assert draft.scratch[0][1].startswith("max(")
+    assert str(draft.scratch[0][1]).startswith("max(")
     assert "sinf(row * rate)" in draft.text, "that of two integers stays"
     made.same(draft)
 

@@ -10,7 +10,7 @@ import pytest
 
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.loads_first import LoadsFirst
-from tests.transformations.bench import Case, every_setting
+from tests.transformations.bench import Case, every_setting, expressions
 
 MEANS = """
 __global__ void means(const float* x, const int* at, float* y, int n, int m) {
@@ -87,7 +87,7 @@ def test_loads_come_first_and_order_is_kept(case: Callable[..., Case]) -> None:
     loads, work = draft.text.index("const auto x_3"), draft.text.index("taken++")
     assert loads < work < draft.text.index("x_1;")
     assert "// its own" in draft.text
-    assert draft.requires == ("n <= 2147483647 - 3 * (blockDim.x)",)
+    assert draft.requires == expressions("n <= 2147483647 - 3 * (blockDim.x)")
 
 
 def test_what_addresses_are_made_of_comes_before(case: Callable[..., Case]) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.private_arrays import PrivateArrays
-from tests.transformations.bench import Case, every_setting
+from tests.transformations.bench import Case, every_setting, expressions
 
 COUNTED = """
 __global__ void tally(const int* x, int* y, int n) {
@@ -53,7 +53,8 @@ def test_counters_in_shared_memory(kind: str, block: int, case: Callable[..., Ca
         made.same(draft)
         assert "// how often each came" in draft.text
         assert ("__shared__" in draft.text) == ("shared" in setting)
-        assert draft.requires == (() if "word" in setting else (f"blockDim.x == {block}",))
+        needed = [] if "word" in setting else [f"blockDim.x == {block}"]
+        assert draft.requires == expressions(*needed)
 
 
 @pytest.mark.parametrize("source", [SMALL.replace("TYPE", "int"), RESET])

@@ -9,7 +9,7 @@ import pytest
 
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.shuffle_tree import ShuffleTree
-from tests.transformations.bench import Case
+from tests.transformations.bench import Case, expression, expressions
 
 HALVES = """
 __global__ void total(const float* x, float* y, int n) {
@@ -129,7 +129,7 @@ def test_halves(case: Callable[..., Case]) -> None:
     made.same(draft, tolerance=1e-5)
     assert "__shfl_xor_sync" in draft.text
     assert ">>=" not in draft.text
-    assert draft.requires == ("blockDim.x == 128",)
+    assert draft.requires == expressions("blockDim.x == 128")
 
 
 def test_two_trees_and_a_row_between(case: Callable[..., Case]) -> None:
@@ -215,12 +215,12 @@ def test_zeros_and_ones_are_a_vote(case: Callable[..., Case]) -> None:
     assert "const int cache_count = __syncthreads_count(cache_own);" in draft.text
     assert "__shared__" not in draft.text
     assert "__syncthreads()" not in draft.text
-    assert draft.launch.smem == "0"
+    assert draft.launch.smem == expression("0")
     assert "int found = cache_count;" in draft.text
     shows = VOTE.replace("    for (i =", "    if (cache[t ^ 1] > 2) count[9] = 1;\n    for (i =")
     draft = case(shows, arguments, grid=(5,), block=(64,), smem=256).applied(ShuffleTree())
     assert "__syncthreads_count(cache[t])" in draft.text
-    assert draft.launch.smem == "smem"
+    assert draft.launch.smem == expression("smem")
     more = VOTE.replace("? 1 : 0", "? 2 : 0")
     made = case(more, arguments, grid=(5,), block=(64,), smem=256)
     draft = made.applied(ShuffleTree())

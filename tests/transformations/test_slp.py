@@ -9,7 +9,7 @@ import pytest
 
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.slp import Slp
-from tests.transformations.bench import Case
+from tests.transformations.bench import Case, expressions
 
 _FLOATS = np.random.default_rng(9).random(4096, dtype=np.float32)
 _PLACE = "int i = blockIdx.x * blockDim.x + threadIdx.x; "
@@ -95,4 +95,4 @@ def test_types(dtype: str, case: Callable[..., Case]) -> None:
 
 def test_rows_must_be_whole_vectors(case: Callable[..., Case]) -> None:
     draft = Slp().apply(_made(case, TAKEN["rows"][0]).draft, ALL)
-    assert {"w % 2 == 0", "aligned(x, 8)"} <= set(draft.requires)
+    assert set(expressions("w % 2 == 0", "aligned(x, 8)")) <= set(draft.requires)

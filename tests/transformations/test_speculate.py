@@ -10,7 +10,7 @@ import pytest
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft, Subject
 from cudaops.transformations.speculate import Speculate
-from tests.transformations.bench import Case
+from tests.transformations.bench import Case, expression
 
 A = np.arange(60, dtype=np.float32)
 WINDOW = """
@@ -60,7 +60,7 @@ def test_loads_ahead(body: str, shown: str, case: Callable[..., Case]) -> None:
     made = launched(case, body.replace("a[n + 1]", "a[n - 1]"))
     draft = made.applied(Speculate())
     assert shown in draft.text
-    assert "a != nullptr" in draft.requires
+    assert expression("a != nullptr") in draft.requires
     made.same(draft)
 
 

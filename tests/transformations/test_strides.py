@@ -11,7 +11,7 @@ import pytest
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.strides import Strides
 from tests.recipes.bench import Arguments
-from tests.transformations.bench import Case, every_setting
+from tests.transformations.bench import Case, every_setting, expression
 
 _X = np.arange(4096, dtype=np.int32)[::-1].copy() % 977
 _FIRST = np.concatenate([[0], np.cumsum(np.arange(40) * 7 % 23)]).astype(np.int32)
@@ -101,14 +101,14 @@ def test_more_blocks_where_there_are_few_threads(case: Callable[..., Case]) -> N
     more = [one for one in Strides().settings(made.draft) if "blocks_y" in one]
     assert {one["blocks_y"] for one in more} == {4, 16}
     draft = Strides().apply(made.draft, more[0])
-    assert draft.launch.grid[1] == "ceil_div(gridDim.y * blockDim.y, 32) * 16"
+    assert draft.launch.grid[1] == expression("ceil_div(gridDim.y * blockDim.y, 32) * 16")
     made.same(draft)
 
 
 def test_each_thread_must_have_had_one_iteration(case: Callable[..., Case]) -> None:
     source, arguments, grid, block = TAKEN["one iteration a thread"]
     taken = Strides().apply(case(source, arguments, grid=grid, block=block).draft, {"x": 64})
-    assert "gridDim.x * blockDim.x >= n" in taken.requires
+    assert expression("gridDim.x * blockDim.x >= n") in taken.requires
     with pytest.raises(NotUnderstood):
         Strides().apply(case(source, arguments, grid=(1,), block=(32,)).draft, {"x": 64})
 

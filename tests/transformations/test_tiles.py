@@ -11,7 +11,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.tiles import Tiles
 from tests.recipes.bench import Arguments
-from tests.transformations.bench import Case, every_setting
+from tests.transformations.bench import Case, every_setting, expressions
 
 _X = np.arange(128 * 40, dtype=np.float32) * 7 % 97
 SETTING: Setting = {"rows": 8, "width": "w"}
@@ -100,7 +100,7 @@ def test_each_pixel_is_one_thread_s(case: Callable[..., Case]) -> None:
 def test_conditions_and_only_once(case: Callable[..., Case]) -> None:
     source, arguments, grid, _ = TAKEN["whole bands"]
     draft = case(source, arguments, grid=grid, block=(256,)).applied(Tiles())
-    assert {"w % 32 == 0", "w >= 32", "blockDim.x == 256"} <= set(draft.requires)
+    assert set(expressions("w % 32 == 0", "w >= 32", "blockDim.x == 256")) <= set(draft.requires)
     assert Tiles().settings(draft) == ()
 
 

@@ -9,6 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from cudaops.program.launch_expression import (
+    ZERO,
+    LaunchExpression,
+    Variable,
+    binary,
+    product,
+)
+
 
 @dataclass(frozen=True, repr=False)
 class Symbol:
@@ -126,8 +134,21 @@ class Polynomial:
             total = total + product
         return total
 
+    def launch_expression(
+        self, of: Callable[[str], LaunchExpression] = Variable
+    ) -> LaunchExpression:
+        """What the host computes for it; `of`: for a symbol."""
+        total: LaunchExpression | None = None
+        for monomial, coefficient in self.terms:
+            term = product([abs(coefficient), *(_launch_atom(atom, of) for atom in monomial)])
+            if total is None:
+                total = term if coefficient > 0 else -term
+            else:
+                total = total + term if coefficient > 0 else total - term
+        return ZERO if total is None else total
+
     def text(self, spell: Callable[[str], str] = lambda name: name) -> str:
-        """The C spelling; also an expression of a launch plan. `spell` renames symbols."""
+        """The C spelling. `spell` renames symbols."""
         if not self.terms:
             return "0"
         parts: list[str] = []
@@ -220,6 +241,13 @@ def _replace_atom(atom: Atom, values: Mapping[Atom, Polynomial]) -> Polynomial:
     if isinstance(atom, Quotient):
         return divide(dividend, divisor)
     return remainder(dividend, divisor)
+
+
+def _launch_atom(atom: Atom, of: Callable[[str], LaunchExpression]) -> LaunchExpression:
+    if isinstance(atom, Symbol):
+        return of(atom.name)
+    sides = atom.dividend.launch_expression(of), atom.divisor.launch_expression(of)
+    return binary("/" if isinstance(atom, Quotient) else "%", *sides)
 
 
 def _spell_atom(atom: Atom, spell: Callable[[str], str]) -> str:
