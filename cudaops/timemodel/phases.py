@@ -10,7 +10,12 @@ from cudaops.timemodel import costs as cost
 from cudaops.timemodel.aliasing import Aliasing
 from cudaops.timemodel.gimple import Function, Phi, Place, ssa_names
 from cudaops.timemodel.instructions import Callee, FindSite, Op, Translator, prologue
-from cudaops.timemodel.loop_counters import most_copies
+from cudaops.timemodel.loops import (
+    innermost_loops,
+    most_copies,
+    natural_loops,
+    reverse_postorder,
+)
 from cudaops.timemodel.steps import (
     Loop,
     Scheduler,
@@ -382,8 +387,8 @@ def loops_of_blocks(function: Function) -> tuple[dict[int, int], dict[int, set[i
     """Innermost loop header by block, and the blocks of each loop by its header."""
     live = [b.number for b in function.blocks.values() if b.count > 0]
     edges = {n: [s for s in function.blocks[n].successors if s in set(live)] for n in live}
-    bodies = _natural_loops(live, edges)
-    return _innermost_loops(live, bodies), bodies
+    bodies = natural_loops(live, edges)
+    return innermost_loops(live, bodies), bodies
 
 
 def nodes_of(function: Function, ops: dict[int, list[Op]]) -> list[Node]:
@@ -415,7 +420,7 @@ def nodes_of(function: Function, ops: dict[int, list[Op]]) -> list[Node]:
         for successor in node.successors:
             nodes[successor].predecessors.append(node.index)
     edges = {n.index: n.successors for n in nodes}
-    bodies = _natural_loops(list(edges), edges)
+    bodies = natural_loops(list(edges), edges)
     by_size = sorted(bodies, key=lambda header: len(bodies[header]))
     for node in nodes:
         node.loops = tuple(header for header in by_size if node.index in bodies[header])
@@ -427,7 +432,7 @@ def runs_of(nodes: list[Node], ends: Mapping[int, int]) -> list[Run]:
     each."""
     phases = [ends.get(barrier, barrier) for barrier in _next_barrier(nodes)]
     runs: list[Run] = []
-    for index in _reverse_postorder(
+    for index in reverse_postorder(
         [n.index for n in nodes], {n.index: n.successors for n in nodes}
     ):
         node = nodes[index]
@@ -472,86 +477,6 @@ def _next_barrier(nodes: list[Node]) -> list[int]:
             frontier = list(dict.fromkeys(frontier))
             seen.update(frontier)
     return result
-
-
-def _reverse_postorder(items: list[int], edges: dict[int, list[int]]) -> list[int]:
-    if not items:
-        return []
-    order: list[int] = []
-    seen = {items[0]}
-    stack: list[tuple[int, int]] = [(items[0], 0)]
-    while stack:
-        node, position = stack[-1]
-        following = edges[node]
-        if position < len(following):
-            stack[-1] = (node, position + 1)
-            # The last successor first: a loop's body then stands before what follows the loop.
-            child = following[len(following) - 1 - position]
-            if child not in seen:
-                seen.add(child)
-                stack.append((child, 0))
-        else:
-            order.append(node)
-            stack.pop()
-    return order[::-1]
-
-
-def _natural_loops(items: list[int], edges: dict[int, list[int]]) -> dict[int, set[int]]:
-    order = _reverse_postorder(items, edges)
-    position = {n: i for i, n in enumerate(order)}
-    before: dict[int, list[int]] = {n: [] for n in order}
-    for n in order:
-        for s in edges[n]:
-            before[s].append(n)
-    idom = _dominators(order, position, before)
-    bodies: dict[int, set[int]] = {}
-    for n in order:
-        for header in edges[n]:
-            if not _dominates(header, n, idom):
-                continue
-            body = bodies.setdefault(header, {header})
-            stack = [n]
-            while stack:
-                x = stack.pop()
-                if x not in body:
-                    body.add(x)
-                    stack += before[x]
-    return bodies
-
-
-def _dominators(
-    order: list[int], position: dict[int, int], before: dict[int, list[int]]
-) -> dict[int, int]:
-    idom = {order[0]: order[0]} if order else {}
-    changed = True
-    while changed:
-        changed = False
-        for n in order[1:]:
-            known = [p for p in before[n] if p in idom]
-            if not known:
-                continue
-            new = known[0]
-            for other in known[1:]:
-                while new != other:
-                    while position[other] > position[new]:
-                        other = idom[other]
-                    while position[new] > position[other]:
-                        new = idom[new]
-            if idom.get(n) != new:
-                idom[n] = new
-                changed = True
-    return idom
-
-
-def _dominates(a: int, b: int, idom: dict[int, int]) -> bool:
-    while b != a and idom.get(b, b) != b:
-        b = idom[b]
-    return a == b
-
-
-def _innermost_loops(items: list[int], bodies: dict[int, set[int]]) -> dict[int, int]:
-    by_size = sorted(bodies.items(), key=lambda item: len(item[1]), reverse=True)
-    return {n: header for header, body in by_size for n in body if n in set(items)}
 
 
 LOADS_A_STEP = 8.0

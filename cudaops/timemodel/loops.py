@@ -1,4 +1,5 @@
-"""How often nvcc repeats a loop's body for the way in which the loop counts."""
+"""Loops of a control-flow graph, and how often nvcc repeats a body for the way in which its loop
+counts."""
 
 from __future__ import annotations
 
@@ -87,3 +88,86 @@ def _is(part: str, phi: str, made: Mapping[str, Statement]) -> bool:
     while part in made and made[part].value.startswith("("):
         part = made[part].value.rpartition(" ")[2]
     return part == phi
+
+
+def reverse_postorder(items: list[int], edges: dict[int, list[int]]) -> list[int]:
+    """Nodes that the first one reaches, each ahead of what only it leads to."""
+    if not items:
+        return []
+    order: list[int] = []
+    seen = {items[0]}
+    stack: list[tuple[int, int]] = [(items[0], 0)]
+    while stack:
+        node, position = stack[-1]
+        following = edges[node]
+        if position < len(following):
+            stack[-1] = (node, position + 1)
+            # The last successor first: a loop's body then stands before what follows the loop.
+            child = following[len(following) - 1 - position]
+            if child not in seen:
+                seen.add(child)
+                stack.append((child, 0))
+        else:
+            order.append(node)
+            stack.pop()
+    return order[::-1]
+
+
+def natural_loops(items: list[int], edges: dict[int, list[int]]) -> dict[int, set[int]]:
+    """Nodes of each loop by its header, loops of one header as one."""
+    order = reverse_postorder(items, edges)
+    position = {n: i for i, n in enumerate(order)}
+    before: dict[int, list[int]] = {n: [] for n in order}
+    for n in order:
+        for s in edges[n]:
+            before[s].append(n)
+    idom = _dominators(order, position, before)
+    bodies: dict[int, set[int]] = {}
+    for n in order:
+        for header in edges[n]:
+            if not _dominates(header, n, idom):
+                continue
+            body = bodies.setdefault(header, {header})
+            stack = [n]
+            while stack:
+                x = stack.pop()
+                if x not in body:
+                    body.add(x)
+                    stack += before[x]
+    return bodies
+
+
+def _dominators(
+    order: list[int], position: dict[int, int], before: dict[int, list[int]]
+) -> dict[int, int]:
+    idom = {order[0]: order[0]} if order else {}
+    changed = True
+    while changed:
+        changed = False
+        for n in order[1:]:
+            known = [p for p in before[n] if p in idom]
+            if not known:
+                continue
+            new = known[0]
+            for other in known[1:]:
+                while new != other:
+                    while position[other] > position[new]:
+                        other = idom[other]
+                    while position[new] > position[other]:
+                        new = idom[new]
+            if idom.get(n) != new:
+                idom[n] = new
+                changed = True
+    return idom
+
+
+def _dominates(a: int, b: int, idom: dict[int, int]) -> bool:
+    while b != a and idom.get(b, b) != b:
+        b = idom[b]
+    return a == b
+
+
+def innermost_loops(items: list[int], bodies: dict[int, set[int]]) -> dict[int, int]:
+    """Header of the smallest loop that each node is in."""
+    by_size = sorted(bodies.items(), key=lambda item: len(item[1]), reverse=True)
+    return {n: header for header, body in by_size for n in body if n in set(items)}
