@@ -114,9 +114,16 @@ def estimate(work: KernelWork, device: Device, *, cold: bool = False) -> Estimat
     cycles = max(cycles, _busy_cycles(work, device, costs, rates, busiest))
     if work.heaviest_block > UNEVEN:
         cycles = max(cycles, _cycles(work.heavier(work.heaviest_block), costs, rates, 1, 1)[0])
+    cycles = max(cycles, _starting_cycles(work, device, times))
     floor = _atomic_floor(work, times)
     found = _report(work, device, costs, held, slots, busiest, max(cycles, floor), usage)
     return replace(found, limiter="atomics") if floor > cycles else found
+
+
+def _starting_cycles(work: KernelWork, device: Device, times: Microarchitecture) -> float:
+    """Cycles an SM takes to start its share of all blocks of the grid, idle ones among them."""
+    blocks = math.ceil(max(work.launched_blocks, work.grid_blocks) / device.sm_count)
+    return blocks * work.warps_per_block * times.warp_start
 
 
 def _busy_cycles(

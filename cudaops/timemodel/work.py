@@ -182,6 +182,7 @@ class KernelWork:
     """One launch of one kernel."""
 
     grid_blocks: int
+    """Those that do anything."""
     block_threads: int
     registers_per_thread: int
     static_smem_bytes: int
@@ -190,6 +191,8 @@ class KernelWork:
     sites: tuple[Site, ...]
     counts: ThreadCounts
     traffic: Traffic
+    launched_blocks: int = 0
+    """All of the grid; less than `grid_blocks` where nobody counted."""
     barriers_per_block: float = 0.0
     hottest_atomic: float = 0.0
     """Atomic operations on the most used address of the line of global memory that takes most of
