@@ -33,7 +33,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import REROUNDING, Setting, Transformation
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.inline import Inline
-from cudaops.transformations.registry import TRANSFORMATIONS, transformation
+from cudaops.transformations.registry import TRANSFORMATIONS
 
 GAIN = 1.01
 """A round that betters the best by less than this factor is the last one, and a step without which
@@ -521,7 +521,7 @@ class Search:
     def _remade(self, root: Draft, steps: Sequence[Step]) -> tuple[Draft, Rewrite] | None:
         """A draft made of these steps anew; None where one of them cannot be."""
         try:
-            draft = remade(root, steps)
+            draft = remade(root, steps, self.offered)
             return draft, draft.rewrite()
         except NotUnderstood:
             return None
@@ -544,13 +544,15 @@ class Search:
         return node
 
 
-def remade(root: Draft, steps: Sequence[Step]) -> Draft:
+def remade(
+    root: Draft, steps: Sequence[Step], offered: Sequence[Transformation] = TRANSFORMATIONS
+) -> Draft:
     """A draft made of these steps anew. Raises NotUnderstood where one of them cannot be."""
+    by_name = {one.name: one for one in offered}
     draft = root
     for step in steps:
         focused = replace(draft, focus=_launch_of(draft, step.kernel))
-        one = transformation(step.name)
-        draft = _applied(draft, focused, step.kernel, one, step.setting)
+        draft = _applied(draft, focused, step.kernel, by_name[step.name], step.setting)
     return draft
 
 
