@@ -369,8 +369,8 @@ __global__ void fire(State state, const float* x, int n, int m) {
         float sum = 0;
         for (int k = 0; k < m; ++k) sum += x[i * m + k];
         if (state.rest[i] > 0) { state.rest[i]--; state.level[i] = -1; continue; }
+        if (state.level[i] > 3) state.rest[i] = 3;  // not by the sum: its rounding would decide
         state.level[i] += sum;
-        if (state.level[i] > 4) state.rest[i] = 3;
     }
 }
 int main() {
