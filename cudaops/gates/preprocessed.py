@@ -40,7 +40,7 @@ from cudaops.executors.cpu.toolchain import (
 from cudaops.executors.cuda import source as gpu_source
 from cudaops.executors.cuda.toolchain import nvcc_for, nvcc_version, require_nvcc
 from cudaops.executors.process import run_bounded
-from cudaops.program.candidate import candidate_text
+from cudaops.program.candidate import unit_candidate
 from cudaops.program.clusters import kernel_clusters
 from cudaops.program.hygiene import check_preprocessed
 from cudaops.program.hygiene_directives import foreign_conditions, library_headers
@@ -51,7 +51,6 @@ from cudaops.program.hygiene_preprocessed import (
     with_plain_words,
 )
 from cudaops.program.lexing import apply_edits, byte_text, lex, line_of
-from cudaops.program.macros import later_macros
 from cudaops.program.ptx_asm import asm_edits
 from cudaops.program.reroute import device_view_files
 from cudaops.sandbox.workbench import Workbench
@@ -320,9 +319,7 @@ def _other_for_nvcc(executor: Executor, unit: Unit, views: Sequence[TextView]) -
     if "nvcc" not in texts:
         return _foreign_condition(rewrite)
     by_gxx = _by_gxx(unit, "plain")
-    later = later_macros(unit.program, unit.program.kernel(unit.kernel))
-    text = candidate_text(rewrite, dialect="cuda", later=later)
-    same = {**by_gxx.files, cpu_build.CANDIDATE: text}
+    same = {**by_gxx.files, cpu_build.CANDIDATE: unit_candidate(unit, dialect="cuda")}
     ours = _words(_text(by_gxx._replace(files=same), rewrite, executor.cache))
     theirs = _words(texts["nvcc"])
     for (word, line), (other, at) in zip_longest(ours, theirs, fillvalue=("", 0)):

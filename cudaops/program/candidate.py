@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
+from cudaops.domain.execution import Unit
 from cudaops.domain.program import SourceFile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.program.dialect import (
@@ -15,6 +16,7 @@ from cudaops.program.dialect import (
     without_shared_globals,
 )
 from cudaops.program.lexing import Edit, Lexed, apply_edits, byte_text, disjoint, lex, plain_text
+from cudaops.program.macros import later_macros
 from cudaops.program.outline import outline
 
 NAMESPACE = "cudaops_candidate"
@@ -25,6 +27,13 @@ FILE = "candidate.cu"
 Dialect = Literal["gcc", "cuda"]
 """Who compiles the result. `gcc`: a C++ compiler, to whom dynamic shared memory and unrolling are
 spelled its way. `cuda`: nvcc or NVRTC, who read them as the author wrote them."""
+
+
+def unit_candidate(unit: Unit, *, dialect: Dialect = "gcc") -> str:
+    """The rewrite of a unit that has one, as it stands behind the author's program."""
+    assert unit.rewrite is not None
+    later = later_macros(unit.program, unit.program.kernel(unit.kernel))
+    return candidate_text(unit.rewrite, dialect=dialect, beside=unit.program.files, later=later)
 
 
 def candidate_text(

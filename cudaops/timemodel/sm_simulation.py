@@ -312,7 +312,7 @@ class Costs:
         dram = (
             1e3 * device.dram_bandwidth_gb_s * times.dram_efficiency / device.sm_clock_mhz / active
         )
-        missed = sum(_read_bytes(s) for s in work.sites) * work.grid_blocks
+        missed = sum(s.missed_bytes_per_block for s in work.sites) * work.grid_blocks
         written = sum(_written_bytes(s) for s in work.sites) * work.grid_blocks
         resident = work.traffic.resident
         fetched = 0.0 if resident and not cold else 1.0
@@ -413,12 +413,6 @@ class Costs:
             "convert": mix.convert, "branch": mix.branch, "data_path": path, "lsu": lsu, "l2": l2,
             "dram": dram,
         }  # fmt: skip
-
-
-def _read_bytes(site: Site) -> float:
-    if site.space != "global" or site.write:
-        return 0.0
-    return site.instructions_per_block * site.sectors * 32.0 * (1.0 - site.l1_hit)
 
 
 def _written_bytes(site: Site) -> float:

@@ -447,11 +447,7 @@ def traffic(
     in_wave = [s.union(x, y, z) for s in (*reads, *writes)]
     read = SECTOR * sum(whole_read)
     again = SECTOR * sum(in_wave[: len(reads)]) * grid.volume / wave
-    missed = grid.volume * sum(
-        s.instructions_per_block * s.sectors * SECTOR * (1 - s.l1_hit)
-        for s in sites
-        if s.space == "global" and not s.write
-    )
+    missed = grid.volume * sum(s.missed_bytes_per_block for s in sites)
     first = SECTOR * grid.volume * sum(s.a_block for s in reads)
     waiting = first / max(first, missed, 1.0) * min(read / max(again, 1.0), 1.0)
     if footprint > room and SECTOR * sum(in_wave) > room:

@@ -123,6 +123,13 @@ class Site:
     """Atomics: lanes of an instruction that meet on its fullest address."""
 
     @property
+    def missed_bytes_per_block(self) -> float:
+        """What global loads ask of L2; 0 for everything else."""
+        if self.space != "global" or self.write:
+            return 0.0
+        return self.instructions_per_block * self.sectors * 32.0 * (1.0 - self.l1_hit)
+
+    @property
     def lanes(self) -> float:
         """Active threads an access as written."""
         return self.accesses_per_block / max(self.requests_per_block, 1e-9)

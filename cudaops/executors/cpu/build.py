@@ -41,10 +41,9 @@ from cudaops.executors.project.driver import DriverConfig
 from cudaops.executors.project.products import project_program
 from cudaops.executors.project.tree import Tools
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
-from cudaops.program.candidate import NAMESPACE, candidate_text
+from cudaops.program.candidate import NAMESPACE, unit_candidate
 from cudaops.program.instances import bound_arguments
 from cudaops.program.lexing import byte_text, lex, line_of, plain_text
-from cudaops.program.macros import later_macros
 from cudaops.program.overloads import address, pointer_type
 from cudaops.program.plans import instance
 from cudaops.program.ptx_asm import asm_statements
@@ -346,9 +345,7 @@ def unit_source(unit: Unit) -> Source:
     lines += ["#include <cudaops/widen.h>"] if unit.widened else []
     lines.append(f'#include "{unit.program.main_path}"')
     if unit.rewrite is not None:
-        later = later_macros(unit.program, unit.program.kernel(unit.kernel))
-        text = candidate_text(unit.rewrite, beside=unit.program.files, later=later)
-        files = {**files, CANDIDATE: text}
+        files = {**files, CANDIDATE: unit_candidate(unit)}
         lines.append(f'#include "{CANDIDATE}"')
         lines.append(f"namespace {NAMESPACE} {{")
         bound = bound_arguments(unit.program.kernel(unit.kernel), unit.callee)

@@ -19,7 +19,7 @@ from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.toolchain import INCLUDE as CPU_INCLUDE
 from cudaops.executors.cuda.toolchain import BROUGHT_ALONG
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
-from cudaops.program.candidate import NAMESPACE, candidate_text
+from cudaops.program.candidate import NAMESPACE, unit_candidate
 from cudaops.program.instances import bound_arguments
 from cudaops.program.lexing import (
     Edit,
@@ -30,7 +30,6 @@ from cudaops.program.lexing import (
     plain_text,
     without_comments,
 )
-from cudaops.program.macros import later_macros
 from cudaops.program.overloads import address, pointer_type
 from cudaops.program.plans import instance
 from cudaops.program.reroute import device_view_files
@@ -89,8 +88,7 @@ def unit_source(unit: Unit) -> Source:
         head = _widened_head(unit)
     lines = [f"#include <{BROUGHT_ALONG}>", f'#include "{unit.program.main_path}"']
     if unit.rewrite is not None:
-        later = later_macros(unit.program, unit.program.kernel(unit.kernel))
-        files[CANDIDATE] = candidate_text(unit.rewrite, dialect="cuda", later=later)
+        files[CANDIDATE] = unit_candidate(unit, dialect="cuda")
         files.setdefault(CANDIDATE_FILE, unit.rewrite.source)  # for who follows the line table
         lines.append(f'#include "{CANDIDATE}"')
     files[MAIN] = head + "\n".join(lines) + "\n" + _marks(unit)
@@ -101,8 +99,7 @@ def nvrtc_text(unit: Unit) -> str:
     """What NVRTC compiles: device code alone, as one text. Its lines are nobody's."""
     parts = [_device_source(unit.program)]
     if unit.rewrite is not None:
-        later = later_macros(unit.program, unit.program.kernel(unit.kernel))
-        parts.append(candidate_text(unit.rewrite, dialect="cuda", later=later))
+        parts.append(unit_candidate(unit, dialect="cuda"))
     return "\n".join([*parts, _marks(unit)])
 
 

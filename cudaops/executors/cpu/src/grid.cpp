@@ -45,7 +45,6 @@ struct Pool {
   double deadline = 0;
   std::atomic<unsigned long long> next{0}, ran{0};
   unsigned busy = 0, size = 0;
-  std::vector<Worker*> workers;
 };
 static Pool* pool = nullptr;
 // A worker takes whole rows of the grid where every worker then has at least this many: workers that

@@ -75,7 +75,8 @@ struct Races {
   struct { Mark mark; uint32_t before, made; } made[1024] = {};
   // A write that is noted and may not have been made yet; others wait for it that write there too.
   std::atomic<uintptr_t> storing{0};
-  unsigned stored = 0;  // bytes of it
+  std::atomic<unsigned> stored{0};  // bytes of it
+  Races* next = nullptr;            // of all workers'
 };
 
 static constexpr size_t most_followed_races = 256 << 20;  // bytes of notes
@@ -94,8 +95,7 @@ static Mark launch_low = 0;
 static uint32_t old_readers = 0;  // up to here of earlier launches
 static uint64_t threads_at = 0, threads_each = 0;  // of what is known: where threads stand behind blocks
 static Followed program_memory{};
-constexpr unsigned most_workers = 1024;
-static std::atomic<Races*> every_worker[most_workers];
+static std::atomic<Races*> first_races{nullptr};
 static std::set<std::tuple<const void*, const void*, unsigned, int>> told;
 extern char program_begin asm("__data_start"), program_end asm("_end");
 
@@ -168,7 +168,8 @@ static void races_block_begin(Worker& w) {
   if (depth() != Depth::Full || races_given_up) return;
   if (!w.races) {
     w.races = new Races;
-    if ((unsigned)w.index < most_workers) every_worker[w.index] = w.races;
+    w.races->next = first_races;
+    while (!first_races.compare_exchange_weak(w.races->next, w.races)) {}
   }
   w.races->interval = 0;
   w.races->readers_before = last_readers;
@@ -215,9 +216,7 @@ static inline void begin_storing(Worker& w, const Touch& t) {
 // A block on another worker notes its write before it makes it, as this one does. None waits for a place
 // below its own, so that no two wait for each other.
 static void await_stores(const Worker& w, const Touch& t) {
-  for (auto& other : every_worker) {
-    const Races* r = other.load(std::memory_order_acquire);
-    if (!r) return;
+  for (const Races* r = first_races; r; r = r->next) {
     if (r == w.races) continue;
     for (uintptr_t at; (at = r->storing.load(std::memory_order_acquire)) && at < t.address + t.size && t.address < at + r->stored;)
       sched_yield();
