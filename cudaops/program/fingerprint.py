@@ -20,7 +20,7 @@ from cudaops.program.directives import Directives, Text, read_directives
 from cudaops.program.expressions import Expression
 from cudaops.program.instances import plain_name
 from cudaops.program.lexing import byte_text, lex
-from cudaops.program.outline import outline, space_aliases
+from cudaops.program.outline import outline, spaces_of
 from cudaops.program.structure import Naming, conditions, definitions
 
 SHINGLE = 5
@@ -49,8 +49,8 @@ def structure_key(program: Program, kernel: Kernel) -> str:
     another. Neither file names nor host code count, nor which file a definition stands in.
     """
     texts = [byte_text(f.text) for f in program.files]
-    aliases = frozenset(a for text in texts for a in space_aliases(lex(text)))
-    known = definitions([outline(text, aliases) for text in texts])
+    spaces = spaces_of(texts)
+    known = definitions([outline(text, spaces) for text in texts])
     naming = Naming(known)
     naming.reach(kernel.plain_name)
     return hashlib.sha256("\n".join(naming.tokens()).encode()).hexdigest()[:16]

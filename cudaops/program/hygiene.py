@@ -68,7 +68,7 @@ def check_source(
     statements of `authors` as they are spelled there.
     `device`: what it is for; None asks nothing of it.
     """
-    facts = outline(byte_text(rewrite_source), frozenset())
+    facts = outline(byte_text(rewrite_source))
     asm = assembly(facts, authors) if allow_ptx else NONE
     found = [
         *refused_words(facts.lexed, tuned_names(rewrite_source), asm.read),
@@ -101,7 +101,7 @@ def check_preprocessed(
     clock, say) is nothing to be suspicious of. `clusters`: what the text as written says of its
     kernels, which every compiler must read of it too; None asks for none.
     """
-    facts = outline(byte_text(candidate.text), frozenset())
+    facts = outline(byte_text(candidate.text))
     asm = assembly(facts, authors) if allow_ptx else NONE
     refused = [
         *refused_words(facts.lexed, authors.words, asm.read, translated=allow_ptx),

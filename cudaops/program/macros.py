@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple
 
 from cudaops.domain.program import Kernel, Program
+from cudaops.program.execution_spaces import defines_kernel
 from cudaops.program.launches import Launch, find_launches, macro_parameters
 from cudaops.program.lexing import (
     Directive,
@@ -23,7 +24,7 @@ from cudaops.program.lexing import (
     plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline, defines_kernel
+from cudaops.program.outline import Item, Outline
 
 _SPLICED = re.compile(r"[ \t]*\\\r?\n")
 """A line of a macro that goes on."""

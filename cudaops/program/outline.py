@@ -7,18 +7,16 @@ body need not be understood to know where it ends.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Literal, NamedTuple
 
+from cudaops.program.execution_spaces import SPACES, Aliases, merged, space_aliases
 from cudaops.program.lexing import Lexed, Token, closing, closing_angle, lex, opening_angle
 
 ItemKind = Literal["function", "declaration", "variable", "type", "instantiation", "other"]
 
-SPACES = frozenset(
-    {"__global__", "__device__", "__host__", "__constant__", "__managed__", "__shared__"}
-)
 _NOT_A_NAME = frozenset({
     "__launch_bounds__", "__attribute__", "__align__", "alignas", "__declspec", "decltype",
     "noexcept", "__cluster_dims__", "__maxnreg__", "__local_maxnreg__", "__block_size__",
@@ -91,6 +89,8 @@ class Outline:
     tokens: tuple[Token, ...]
     """Code outside of directives and dead branches."""
     items: tuple[Item, ...]
+    aliases: Mapping[str, frozenset[str]]
+    """Macros that stand for execution spaces, with which."""
 
     def slice(self, start: int, end: int) -> str:
         """The bytes of a range."""
@@ -112,45 +112,139 @@ class Outline:
         return tuple(i.start for i in self.items)
 
 
+Signature = tuple[str, int]
+"""Last two names of a function, `Camera::height`, and how many parameters it has."""
+
+
+Functions = frozenset[tuple[Signature, frozenset[str]]]
+"""Functions with the execution spaces that they are declared for."""
+
+
+class Spaces(NamedTuple):
+    """What a program's files say of execution spaces, for all of them."""
+
+    aliases: Aliases = frozenset()
+    functions: Functions = frozenset()
+    """Functions declared for the device: a definition that names no space has those of its
+    declaration, wherever that stands."""
+
+
+def spaces_of(texts: Iterable[str]) -> Spaces:
+    """Of the `byte_text`s of a program's files."""
+    texts = list(texts)
+    aliases: Aliases = frozenset()
+    while True:  # a macro may stand for one of another file
+        found = frozenset(a for text in texts for a in space_aliases(lex(text), aliases))
+        if found == aliases:
+            break
+        aliases = found
+    functions = (f for text in texts for f in _declared_for_device(text, aliases))
+    return Spaces(aliases, frozenset(functions))
+
+
+def outline(raw: str, spaces: Spaces = Spaces()) -> Outline:  # noqa: B008
+    """The outline of a `byte_text`; `spaces` as of `spaces_of`, from other files."""
+    read = _read(raw, spaces.aliases)
+    declared = spaces.functions | _declared_for_device(raw, spaces.aliases)
+    return _with_declared(read, declared) if declared else read
+
+
 @lru_cache(maxsize=32)
-def outline(raw: str, aliases: frozenset[tuple[str, frozenset[str]]] = frozenset()) -> Outline:
-    """The outline of a `byte_text`; `aliases` as of `space_aliases`, from other files."""
+def _read(raw: str, aliases: Aliases) -> Outline:
     lexed = lex(raw)
     tokens = tuple(lexed.code())
-    words = {**dict(aliases), **dict(space_aliases(lexed))}
-    items = tuple(_Reader(tokens, words).items(0, len(tokens), ()))
-    return Outline(lexed, tokens, items)
+    words = merged(aliases | space_aliases(lexed, aliases))
+    return Outline(lexed, tokens, tuple(_Reader(tokens, words).items(0, len(tokens), ())), words)
+
+
+@lru_cache(maxsize=32)
+def _with_declared(read: Outline, functions: Functions) -> Outline:
+    declared = merged(functions)
+
+    def declared_of(item: Item) -> Item:
+        if item.kind != "function" or item.spaces:
+            return item
+        return item._replace(spaces=declared.get(_signature(read.tokens, item), item.spaces))
+
+    return replace(read, items=tuple(map(declared_of, read.items)))
+
+
+@lru_cache(maxsize=64)
+def _declared_for_device(raw: str, aliases: Aliases) -> Functions:
+    """What a text declares and defines elsewhere; without what it declares for the host too by
+    another declaration with as many parameters."""
+    facts = _read(raw, aliases)
+    found: dict[Signature, frozenset[str]] = {}
+    for owner, item in _with_members(facts, facts.items):
+        if item.kind == "declaration":
+            signature = _signature(facts.tokens, item, owner)
+            found[signature] = found.get(signature, item.spaces) & item.spaces
+    return frozenset((s, spaces) for s, spaces in found.items() if "__device__" in spaces)
+
+
+def _with_members(
+    facts: Outline, items: Iterable[Item], owner: str = ""
+) -> Iterator[tuple[str, Item]]:
+    """Items, and of types what stands in their braces with the type's name."""
+    for item in items:
+        yield owner, item
+        if item.kind == "type":
+            name = _type_name(facts.tokens, item)
+            yield from _with_members(facts, _in_braces(facts, item), name)
+
+
+def _type_name(tokens: Sequence[Token], item: Item) -> str:
+    """`Camera` of `struct alignas(16) Camera final : Base {`; empty where it has none."""
+    index = next(
+        (i for i in range(item.first, item.last) if tokens[i].text in _TYPE_WORDS), item.last
+    )
+    while (index := index + 1) < item.last:
+        if tokens[index].text in ("(", "["):
+            index = closing(tokens, index)
+        elif tokens[index].text in _NOT_A_NAME | {"class"}:
+            continue
+        else:
+            return tokens[index].text if tokens[index].kind == "name" else ""
+    return ""
+
+
+def _signature(tokens: Sequence[Token], item: Item, owner: str = "") -> Signature:
+    names = f"{owner}::{item.name}" if owner else item.qualified_name
+    return "::".join(names.split("::")[-2:]), _parameter_count(tokens, item)
+
+
+def _parameter_count(tokens: Sequence[Token], item: Item) -> int:
+    if item.parameters is None:
+        return 0
+    index, end = item.parameters
+    inside = [t.text for t in tokens[index + 1 : end]]
+    if inside in ([], ["void"]):
+        return 0
+    count, index = 1, index + 1
+    while index < end:
+        match tokens[index].text:
+            case "(" | "[" | "{":
+                index = closing(tokens, index)
+            case "<":
+                index = closing_angle(tokens, index) or index
+            case ",":
+                count += 1
+        index += 1
+    return count
 
 
 def members(facts: Outline, item: Item) -> Iterator[Item]:
-    """What a type's braces declare, those of types in it included. Spaces that a macro of another
-    file stands for are not among theirs."""
-    brace = next((i for i in range(item.first, item.last) if facts.tokens[i].text == "{"), None)
-    if item.kind != "type" or brace is None:
-        return
-    words = dict(space_aliases(facts.lexed))
-    for one in _Reader(facts.tokens, words).items(brace + 1, closing(facts.tokens, brace), ()):
+    """What a type's braces declare, those of types in it included."""
+    for one in _in_braces(facts, item):
         yield one
         yield from members(facts, one)
 
 
-def space_aliases(lexed: Lexed) -> frozenset[tuple[str, frozenset[str]]]:
-    """Object-like macros that stand for `__global__`, `__device__` or `__host__`, with which; as
-    `NAME(` those that define a kernel."""
-    found = set()
-    for directive in lexed.directives:
-        words = [t.text for t in lexed.tokens[directive.first + 2 : directive.last]]
-        if directive.keyword == "define" and defines_kernel(words):
-            found.add((f"{words[0]}(", frozenset({"__global__"})))
-        elif directive.keyword == "define" and SPACES & set(words[1:]) and "{" not in words:
-            found.add((words[0], frozenset(SPACES & set(words[1:]))))
-    return frozenset(found)
-
-
-def defines_kernel(words: Sequence[str]) -> bool:
-    """Whether a macro of this name, these parameters and this body defines a kernel where it is
-    used."""
-    return words[1:2] == ["("] and "__global__" in words and "{" in words
+def _in_braces(facts: Outline, item: Item) -> Iterator[Item]:
+    brace = next((i for i in range(item.first, item.last) if facts.tokens[i].text == "{"), None)
+    if item.kind == "type" and brace is not None:
+        end = closing(facts.tokens, brace)
+        yield from _Reader(facts.tokens, facts.aliases).items(brace + 1, end, ())
 
 
 def kernel_declarations(facts: Outline) -> tuple[Item, ...]:
@@ -233,7 +327,7 @@ def _declared(tokens: Sequence[Token], at: int, end: int) -> int | None:
 
 
 class _Reader:
-    def __init__(self, tokens: Sequence[Token], aliases: dict[str, frozenset[str]]) -> None:
+    def __init__(self, tokens: Sequence[Token], aliases: Mapping[str, frozenset[str]]) -> None:
         self.tokens, self.aliases = tokens, aliases
 
     def text(self, index: int) -> str:

@@ -60,7 +60,7 @@ class Signature(NamedTuple):
 
 def signature_of(kernel: Kernel) -> Signature:
     """Of a kernel's own text."""
-    facts = outline(byte_text(kernel.text), frozenset())
+    facts = outline(byte_text(kernel.text))
     item = next((i for i in facts.items if i.parameters is not None), None)
     assert item is not None
     parameters, template = _signature(facts, item)

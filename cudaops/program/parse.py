@@ -33,7 +33,7 @@ from cudaops.program.outline import (
     declarators,
     kernel_declarations,
     outline,
-    space_aliases,
+    spaces_of,
 )
 from cudaops.program.overloads import sharing_names, told_apart
 from cudaops.program.signature import read_parameters, read_template_parameters
@@ -126,8 +126,8 @@ def parse_files(
     not local; `of_build`: they are of one, which is not known yet. Of a build's callers launches of
     the others' kernels are taken alone. Never fails: what is not there is absent from the Program.
     """
-    aliases = frozenset(a for f in files for a in space_aliases(lex(byte_text(f.text))))
-    everything = [_FileFacts(f.path, outline(byte_text(f.text), aliases)) for f in files]
+    spaces = spaces_of(byte_text(f.text) for f in files)
+    everything = [_FileFacts(f.path, outline(byte_text(f.text), spaces)) for f in files]
     beside = () if build is None else build.callers
     read = [facts for facts in everything if facts.path not in beside]
     made = kernel_macros([facts.lexed for facts in everything])
@@ -182,8 +182,8 @@ def callers_of(program: Program, units: Iterable[Program]) -> tuple[SourceFile, 
 def _declared(program: Program) -> dict[str, tuple[Item, ...]]:
     """Kernels that each file declares, by path."""
     texts = {file.path: byte_text(file.text) for file in program.files}
-    aliases = frozenset(a for text in texts.values() for a in space_aliases(lex(text)))
-    return {path: kernel_declarations(outline(raw, aliases)) for path, raw in texts.items()}
+    spaces = spaces_of(texts.values())
+    return {path: kernel_declarations(outline(raw, spaces)) for path, raw in texts.items()}
 
 
 def read_source(path: Path, *, may_be_empty: bool = False) -> str:

@@ -46,7 +46,7 @@ from cudaops.program.lexing import (
     plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline, members, outline, space_aliases
+from cudaops.program.outline import Item, Outline, members, outline, spaces_of
 from cudaops.program.overloads import Probes, left_out
 
 __all__ = ["Dialect", "candidate_text", "deduce_instance", "device_view_files", "rerouted_files"]
@@ -128,8 +128,8 @@ class _Rewriter:
         self.dialect = dialect
         self.shim = shim
         raws = {f.path: byte_text(f.text) for f in program.files}
-        aliases = frozenset(a for raw in raws.values() for a in space_aliases(lex(raw)))
-        self.outlines = {path: outline(raw, aliases) for path, raw in raws.items()}
+        spaces = spaces_of(raws.values())
+        self.outlines = {path: outline(raw, spaces) for path, raw in raws.items()}
         self.macros = frozenset(m for o in self.outlines.values() for m in macro_names(o.lexed))
         self.shared: list[SharedGlobal] = (
             [s for o in self.outlines.values() for s in shared_globals(o)]

@@ -37,7 +37,7 @@ from cudaops.program.lexing import (
     plain_text,
 )
 from cudaops.program.macros import later_macros, launches_written_out, stand_for_several
-from cudaops.program.outline import Item, Outline, kernel_declarations, outline, space_aliases
+from cudaops.program.outline import Item, Outline, kernel_declarations, outline, spaces_of
 from cudaops.program.overloads import defaults_of, left_out, parameters_of, signature_of
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite
@@ -206,8 +206,8 @@ def _rewrite_of(block: str, program: Program) -> Rewrite:
 
 
 def _facts(program: Program, path: str) -> Outline:
-    aliases = frozenset(a for f in program.files for a in space_aliases(lex(byte_text(f.text))))
-    return outline(byte_text(program.file(path).text), aliases)
+    spaces = spaces_of(byte_text(f.text) for f in program.files)
+    return outline(byte_text(program.file(path).text), spaces)
 
 
 def _normal(arguments: str) -> str:

@@ -34,7 +34,7 @@ from cudaops.program.lexing import (
     lex,
     plain_text,
 )
-from cudaops.program.outline import Item, Outline, outline, space_aliases
+from cudaops.program.outline import Item, Outline, outline
 from cudaops.program.plan_text import Member, Packed, entry_source
 from cudaops.program.plans import make_rewrite
 
@@ -117,7 +117,7 @@ def host_code_decides(baseline: Program, candidate: Program) -> bool:
 
 def _host_words(program: Program) -> list[str]:
     joined = byte_text(_inlined(program, program.main_path, set()))
-    facts = outline(joined, space_aliases(lex(joined)))
+    facts = outline(joined)
     launches = [(one.start, one.end) for one in find_launches(facts.lexed)]
     return [
         token.text
@@ -199,7 +199,7 @@ def device_source(
     there: what both programs say with the same words is left out, and a function that both have a
     name for gets another one, since a call with such types would find both."""
     joined = byte_text(_inlined(program, program.main_path, set()))
-    facts = outline(joined, space_aliases(lex(joined)))
+    facts = outline(joined)
     known = _Known() if beside is None else _Known.of(beside, facts)
     kept = [i for i in facts.items if _stays(i) and not known.has(facts, i)]
     plain = None if kernels is None else {name.partition("(")[0] for name in kernels}
@@ -216,7 +216,7 @@ def standing_beside(program: Program, source: str) -> str:
     with his words (types, variables that host code fills) is his, and its functions have other
     names than his for the same types, between which a call could not choose."""
     text = byte_text(source)
-    facts = outline(text, space_aliases(lex(text)))
+    facts = outline(text)
     known = _Known.of(program, facts)
     again = [i for i in facts.items if known.has(facts, i)]
     edits = [Edit(i.start, i.end, _emptied(facts, i)) for i in again]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from cudaops.domain.program import Program
 from cudaops.program import syntax as s
 from cudaops.program.lexing import Edit, Token, apply_edits, byte_text, closing, lex, plain_text
-from cudaops.program.outline import Item, Outline, outline, space_aliases
+from cudaops.program.outline import Item, Outline, outline, spaces_of
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.trees import changed
 
@@ -69,8 +69,8 @@ class _Scope(NamedTuple):
 def _scopes(program: Program, namespaces: Sequence[str]) -> dict[str, _Scope]:
     """Every enclosing namespace, the innermost first."""
     texts = [byte_text(f.text) for f in program.files]
-    aliases = frozenset(a for text in texts for a in space_aliases(lex(text)))
-    outlines = [outline(text, aliases) for text in texts]
+    known = spaces_of(texts)
+    outlines = [outline(text, known) for text in texts]
     found = {}
     for depth in range(len(namespaces), 0, -1):
         path = tuple(namespaces[:depth])

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cudaops.domain.program import Program
+from cudaops.program.execution_spaces import SPACES, space_aliases
 from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
-from cudaops.program.outline import SPACES, outline, space_aliases
+from cudaops.program.outline import outline
 
 
 def with_spaces(program: Program, text: str, space: str) -> str:

@@ -14,8 +14,8 @@ from cudaops.domain.base import Record
 from cudaops.domain.program import Program, SourceFile
 from cudaops.errors import InputError
 from cudaops.executors.project.driver import linked_objects
-from cudaops.program.lexing import byte_text, lex
-from cudaops.program.outline import Item, Outline, outline, space_aliases
+from cudaops.program.lexing import byte_text
+from cudaops.program.outline import Item, Outline, outline, spaces_of
 from cudaops.program.parse import load_unit
 
 _NO_PROGRAM = frozenset({"-c", "-S", "-E", "-M", "-MM"})
@@ -188,8 +188,8 @@ def _is_device(item: Item) -> bool:
 
 def _outlines(program: Program) -> dict[str, Outline]:
     texts = {file.path: byte_text(file.text) for file in program.files}
-    aliases = frozenset(a for text in texts.values() for a in space_aliases(lex(text)))
-    return {path: outline(raw, aliases) for path, raw in texts.items()}
+    spaces = spaces_of(texts.values())
+    return {path: outline(raw, spaces) for path, raw in texts.items()}
 
 
 def _compilations(root: Path, log: Sequence[Note]) -> Iterator[Compilation]:
