@@ -17,7 +17,7 @@ from cudaops.cuda.devices import device
 from cudaops.domain.base import Record
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Ran
-from cudaops.domain.judge import is_left_open, weighted_speedup
+from cudaops.domain.judge import is_left_open, measured_speedup, weighted_speedup
 from cudaops.domain.judgement import Comparison, Gate, GateName, Qualification
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
@@ -165,7 +165,13 @@ class Evaluating:
             return self._failed("checker", comparisons, started)
         self.comparisons = comparisons
         self.profile = comparisons[0].candidate.profile
-        return weighted_speedup(comparisons) >= min_speedup
+        return self._speedup(comparisons) >= min_speedup
+
+    def _speedup(self, comparisons: Sequence[Comparison]) -> float:
+        """As the judge reckons it: what is stopped here must not have reached his bar."""
+        if self.bench.models_time:
+            return weighted_speedup(comparisons)
+        return measured_speedup(comparisons, self.bench.policy).value
 
     def _correct(self, compiled: Sequence[Compiled]) -> bool:
         """Whether it computes what the author's does. Nothing is timed meanwhile: what is needed of
