@@ -2,12 +2,15 @@
 
     python benchmarks/verdicts.py collect PROFILES.json FOLDER_OR_CU ... [--args ARGS.json]
     python benchmarks/verdicts.py table PROFILES.json ... [--before TABLE.json] --out TABLE
+    python benchmarks/verdicts.py agree PROFILES.json RUNS --out TABLE
 
 `collect` profiles programs (`cudaops profile --executor cpu --device H200`) and adds what rules
-read to PROFILES.json: an interrupted one goes on. A folder is a program of one .cu file; --args
-gives its command line. `table` diagnoses every profile again, a run's `run.json` and ncu's CSV
+read to PROFILES.json: an interrupted one goes on. A folder is a program of one .cu file
+(`authored.py`); --args gives its command line instead, --runs a folder of runs on a GPU whose
+kernels are meant. `table` diagnoses every profile again, a run's `run.json` and ncu's CSV
 pages among them, and writes TABLE.md and TABLE.json: after a change of the rules that takes a
-second. With --before it says which verdicts changed.
+second. With --before it says which verdicts changed. `agree` sets the verdict of a modelled profile
+beside that of ncu's, which a run of the same program holds (RUNS/NAME/run.json).
 """
 
 from __future__ import annotations
@@ -15,13 +18,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
+
+from authored import authored, authored_in
 
 from cudaops.cuda.derived import DERIVED
 from cudaops.cuda.devices import device
@@ -54,10 +60,13 @@ def _reduced(profile: Profile) -> dict[str, Any]:
     return bare.model_dump(mode="json")
 
 
-def _profiled(program: Path, argv: list[str], target: str) -> dict[str, Any]:
-    folder, (source,) = (
-        (program, tuple(program.glob("*.cu"))) if program.is_dir() else (program.parent, (program,))
-    )
+def _profiled(program: Path, line: str | None, kernel: str | None, target: str) -> dict[str, Any]:
+    one = authored_in(program) if program.is_dir() else authored(program)
+    folder, source = one.path.parent, one.path
+    argv = one.argv if line is None else shlex.split(line)
+    options = ["--nvcc", one.nvcc] if one.nvcc else []
+    if kernel := kernel or one.kernel:
+        options += ["--kernel", kernel]
     with tempfile.TemporaryDirectory() as scratch:
         place = Path(scratch) / "program"
         if program.is_dir():
@@ -67,7 +76,7 @@ def _profiled(program: Path, argv: list[str], target: str) -> dict[str, Any]:
             shutil.copy(source, place)
         command = [
             sys.executable, "-m", "cudaops", "profile", source.name, "--executor", "cpu",
-            "--device", target, f"--timeout={TIMEOUT_S}", "--json", "--", *argv,
+            "--device", target, f"--timeout={TIMEOUT_S}", "--json", *options, "--", *argv,
         ]  # fmt: skip
         try:
             done = subprocess.run(
@@ -93,14 +102,26 @@ def collect(options: argparse.Namespace) -> None:
     ]
     with ThreadPoolExecutor(options.jobs) as pool:
         futures = {
-            p.stem: pool.submit(_profiled, p, given.get(p.name, "").split(), options.device)
+            pool.submit(
+                _profiled, p, given.get(p.name), _kernel_of(options.runs, p.stem), options.device
+            ): p.stem
             for p in programs
         }
-        for name, future in futures.items():
+        for future in as_completed(futures):
+            name = futures[future]
             found[name] = future.result()
             rows = (f"{json.dumps(name)}: {json.dumps(found[name])}" for name in sorted(found))
             path.write_text("{" + ",\n".join(rows) + "}\n", "utf-8")
             print(name, found[name].get("why_not", "profiled"), flush=True)
+
+
+def _kernel_of(runs: Path | None, name: str) -> str | None:
+    """The kernel of a run's profile."""
+    record = None if runs is None else runs / name / "run.json"
+    if record is None or not record.is_file():
+        return None
+    profile = json.loads(record.read_text("utf-8"))["profile"]["baseline"]
+    return str(profile["kernel"]) if profile else None
 
 
 def _is_one(folder: Path) -> bool:
@@ -154,6 +175,34 @@ def table(options: argparse.Namespace) -> None:
     print(f"{len(rows)} verdicts")
 
 
+def agree(options: argparse.Namespace) -> None:
+    """Writes the table of first causes, by ncu and by the model."""
+    modelled = _profiles([options.profiles])
+    lines = ["| program | kernel | us, ncu | us, model | by ncu | by the model | |", "|-" * 7 + "|"]
+    same = near = compared = 0
+    for name, profile in sorted(modelled.items()):
+        record = options.runs / name / "run.json"
+        measured = _profiles([record]).get(f"{name} baseline") if record.is_file() else None
+        if measured is None or measured.source != "measured" or measured.kernel != profile.kernel:
+            continue
+        compared += 1
+        first = diagnose(measured, device(measured.device))
+        second = diagnose(profile, device(profile.device))
+        as_first = first.subtype == second.subtype
+        among = second.subtype in {f.subtype for f in first.findings[:2]} or first.subtype in {
+            f.subtype for f in second.findings[:2]
+        }
+        same, near = same + as_first, near + among
+        times = f"{measured.duration_us:,.2f} | {profile.duration_us:,.2f}"
+        how = "" if as_first else "among two" if among else "**no**"
+        lines.append(
+            f"| {name} | `{profile.kernel}` | {times} | `{first.subtype}` | `{second.subtype}` | "
+            f"{how} |"
+        )
+    options.out.with_suffix(".md").write_text("\n".join(lines) + "\n", "utf-8")
+    print(f"{compared} kernels: the same first cause for {same}, among the first two for {near}")
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else "")
@@ -162,6 +211,7 @@ def main() -> None:
     collecting.add_argument("profiles", type=Path)
     collecting.add_argument("programs", type=Path, nargs="+")
     collecting.add_argument("--args", type=Path)
+    collecting.add_argument("--runs", type=Path)
     collecting.add_argument("--device", default="H200")
     collecting.add_argument("--jobs", type=int, default=2)
     collecting.set_defaults(do=collect)
@@ -170,6 +220,11 @@ def main() -> None:
     tabling.add_argument("--before", type=Path)
     tabling.add_argument("--out", type=Path, required=True)
     tabling.set_defaults(do=table)
+    agreeing = commands.add_parser("agree")
+    agreeing.add_argument("profiles", type=Path)
+    agreeing.add_argument("runs", type=Path)
+    agreeing.add_argument("--out", type=Path, required=True)
+    agreeing.set_defaults(do=agree)
     options = parser.parse_args()
     options.do(options)
 
