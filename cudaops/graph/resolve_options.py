@@ -130,10 +130,13 @@ def _number(sm_arch: str) -> int:
 
 
 def source_file(path: Path) -> Path:
-    """The absolute path of a program; of a folder with one .cu that one. Raises InputError where
-    there is no such file."""
+    """The absolute path of a program; of a folder with one .cu that one; of a bare name that stands
+    in `examples/` alone the one there. Raises InputError where there is no such file."""
     if not path.exists():
-        raise InputError(f"{path}: no such file")
+        example = "examples" / path
+        if path.name != str(path) or not example.is_file():
+            raise InputError(f"{path}: no such file")
+        path = example
     if path.is_dir():
         found = sorted(path.glob("*.cu"))
         if len(found) != 1:

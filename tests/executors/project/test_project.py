@@ -238,6 +238,21 @@ def test_a_folder_stands_for_its_only_file(tmp_path: Path) -> None:
         source_file(tmp_path)
 
 
+def test_a_bare_name_may_stand_in_examples_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "examples").mkdir()
+    example = tmp_path / "examples" / "sums.cu"
+    example.touch()
+    assert source_file(Path("sums.cu")) == example
+    with pytest.raises(InputError, match=r"^src/sums\.cu: no such file$"):
+        source_file(Path("src/sums.cu"))
+    own = tmp_path / "sums.cu"
+    own.touch()
+    assert source_file(Path("sums.cu")) == own
+
+
 SUMS = """(const float *a, float *s, int rows, int cols) {
     int r = blockIdx.x * blockDim.x + threadIdx.x;
     if (r >= rows) return;
