@@ -147,6 +147,8 @@ class TransformationSearch(Record):
     stopped: str
     """Why it ended: `no step gains`, `trials`, `seconds`; or why it did not begin."""
     cost: SearchCost
+    in_the_way: str = ""
+    """What most transformations could not be made for; empty where each could."""
 
     @property
     def summary(self) -> SearchSummary:

@@ -237,10 +237,10 @@ def may_transform(incumbent: Rewrite | None) -> bool:
 def _nothing_found(searched: TransformationSearch) -> str:
     cut = searched.stopped == "seconds"
     if not searched.tried:
-        return (
-            "the time was over before a transformation was tried; --budget-minutes raises it"
-            if cut else "no recipe and no transformation applies to this kernel"
-        )  # fmt: skip
+        if cut:
+            return "the time was over before a transformation was tried; --budget-minutes raises it"
+        why = f"; in the way of most: {searched.in_the_way}" if searched.in_the_way else ""
+        return f"no recipe and no transformation applies to this kernel{why}"
     count = f"{len(searched.tried)} sequences of transformations"
     count += " that there was time for" if cut else ""
     if not searched.found:

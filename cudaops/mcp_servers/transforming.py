@@ -161,7 +161,7 @@ def _searched(
     except NotUnderstood as problem:
         return TransformationSearch(
             found=(), baseline_us=0.0, tried=(), stopped=f"not begun: {problem}",
-            cost=trying.cost(0, started),
+            cost=trying.cost(0, started), in_the_way=str(problem),
         )  # fmt: skip
     if begun.time_us is None:
         raise InputError(
@@ -419,6 +419,7 @@ def _record(found: Found, times: dict[int, float], cost: SearchCost) -> Transfor
         tried=found.tried,
         stopped=found.stopped,
         cost=cost,
+        in_the_way=found.in_the_way,
     )
 
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 import contextvars
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -120,6 +121,8 @@ class Found:
     stopped: str
     """Why it ended: `no step gains`, `trials`, `seconds`, `seconds without gain`."""
     trials: int
+    in_the_way: str
+    """What most transformations could not be made for."""
 
 
 class _Child(NamedTuple):
@@ -189,6 +192,7 @@ class Search:
     _gains: dict[_Key, float] = field(default_factory=dict)
     """Log of the best factor a step brought."""
     _broken: dict[str, int] = field(default_factory=dict)
+    _refused: Counter[str] = field(default_factory=Counter)
     _tried: list[TriedDraft] = field(default_factory=list)
     _wrong: set[int] = field(default_factory=set)
     _right: set[int] = field(default_factory=set)
@@ -228,7 +232,7 @@ class Search:
             best = (simpler, *(n for n in best[1:] if n is not simpler))
         return Found(
             best, shares, baseline_us, tuple(self._tried), self._stopped or "no step gains",
-            self._trials,
+            self._trials, next((text for text, _ in self._refused.most_common(1)), ""),
         )  # fmt: skip
 
     def _try_inlined(self, first: Node) -> None:
@@ -298,7 +302,8 @@ class Search:
                     at = replace(begun, focus=focused.focus)
                     draft = _applied(begun, at, kernel, one, setting)
                     rewrite = draft.rewrite()
-                except NotUnderstood:
+                except NotUnderstood as problem:
+                    self._refused[str(problem)] += 1
                     continue
                 if rewrite.source_id not in self._texts:
                     self._texts.add(rewrite.source_id)
@@ -362,8 +367,8 @@ class Search:
                 for number, setting in enumerate(one.settings(draft)):
                     if self._gains.get(_key(one.name, setting, kernel), 0.0) >= self._least(depth):
                         yield one, setting, number
-            except NotUnderstood:
-                continue
+            except NotUnderstood as problem:
+                self._refused[str(problem)] += 1
 
     @staticmethod
     def _least(depth: int) -> float:

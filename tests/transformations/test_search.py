@@ -202,6 +202,13 @@ def test_nothing_gains(root: Draft) -> None:
     assert found.shares == ()
 
 
+def test_what_stands_in_the_way_of_most_is_said(root: Draft) -> None:
+    offered = (Marked("half", "atomics"), Marked("tenth", "loops"), Marked("worse", "loops"))
+    found = searched(root, *offered)
+    assert (found.tried, found.in_the_way) == ((), "needs loops")
+    assert searched(root, Marked("worse")).in_the_way == ""
+
+
 def test_a_later_round_ends_where_nothing_gains_any_more(root: Draft) -> None:
     offered = [Marked(f"nothing {n}") for n in range(PATIENCE + 20)]
     found = searched(root, *offered, Marked("half"), Marked("tenth"), trials=1000)
