@@ -49,7 +49,7 @@ PAGE_BOOST = 0.05
 
 
 class Weights(NamedTuple):
-    """Shares of the two rankings in the score."""
+    """Shares of the two rankings in the score. A ranking without a share finds nothing either."""
 
     words: float = 0.9
     vectors: float = 0.1
@@ -186,7 +186,7 @@ def search(
     vector = embedder.embed_query(query)
     table = store.vector_table(embedder)
     # The cosine distance to a zero vector is not a number: words alone decide then.
-    usable = table is not None and math.fsum(x * x for x in vector) > 0
+    usable = table is not None and weights.vectors > 0 and math.fsum(x * x for x in vector) > 0
     with store.transaction() as cursor:
         look = _Look(cursor, query, subtype, weights, vector, table if usable else None, embedder)
         page = look.page() if subtype else []
@@ -269,7 +269,7 @@ class _Look:
         self._cursor = cursor
         cursor.execute("SELECT set_config('hnsw.ef_search', %s, true)", [str(NEAREST)])
         self._subtype, self._weights = subtype, weights
-        cursor.execute(_WORDS, [query])
+        cursor.execute(_WORDS, [query if weights.words else ""])
         rows = [row for row in cursor.fetchall() if row[1] or not row[0].isdigit()]
         rows = sorted(rows, key=lambda row: (row[1], row[0]))[:QUERY_WORDS]
         # A word that no passage has is the rarest of all: it lowers what the others cover.
