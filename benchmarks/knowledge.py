@@ -1,7 +1,7 @@
 """The knowledge base, measured: whether a search finds what answers a question, and how fast.
 
     python benchmarks/knowledge.py              first and warm search, and their ratio
-    python benchmarks/knowledge.py quality      the questions of knowledge_questions.toml
+    python benchmarks/knowledge.py quality      knowledge_questions.toml; -v: what missed
     python benchmarks/knowledge.py sizes        searches among 5,000 to 100,000 passages
 
 The ratio of first to warm does not depend on how fast the machine is. What was measured stands in
@@ -33,13 +33,12 @@ from cudaops.domain.run import Citation
 from cudaops.prompts.prompt import render
 from cudaops.rag.embedding import WordLlamaEmbedder
 from cudaops.rag.knowledge import Knowledge
-from cudaops.rag.notes import Note, builtin_notes
+from cudaops.rag.notes import COST, REASON, REMEDY, Note, builtin_notes
 from cudaops.rag.retrieval import DEFAULT_WEIGHTS, Weights, search
 
 WARM_SEARCHES = 50
 QUERY = "how to relieve it"
 QUESTIONS = Path(__file__).with_name("knowledge_questions.toml")
-REMEDY, REASON, COST = "What relieves it", "Why it happens", "What it costs, and when not to"
 
 
 class Question(NamedTuple):
@@ -110,7 +109,12 @@ def ndcg(question: Question, found: Sequence[str], k: int = 10) -> float:
     return sum(gains) / sum(1 / math.log2(i + 2) for i in range(min(k, len(question.answers))))
 
 
-RANKINGS = {"vectors": Weights(0, 1), "words": Weights(1, 0), "fused": DEFAULT_WEIGHTS}
+RANKINGS = {
+    "vectors": Weights(0, 1, floor=False),
+    "words": Weights(1, 0, floor=False),
+    "fused": Weights(floor=False),
+    "with floor": DEFAULT_WEIGHTS,
+}
 
 KINDS = ("verdict", "ncu", "people", "threads")
 
@@ -119,35 +123,36 @@ Found = dict[Question, list[str]]
 
 
 def quality() -> None:
-    """Print recall@5 and nDCG@10 by kind and third, remedies first, and abstentions."""
+    """Print how good searches are: by vectors, by words, by both, and with the floor."""
     asked = questions()
     with knowledge_base() as knowledge:
         knowledge.search(QUERY, 1)
         store, embedder = knowledge._store, knowledge._embedder
-
-        def ask(weights: Weights, *, with_subtype: bool = True) -> Found:
-            return {
-                q: sections(
-                    search(
-                        store, embedder, q.text, 10, q.subtype if with_subtype else None,
-                        weights=weights,
-                    )
-                )
+        found = {
+            name: {
+                q: sections(search(store, embedder, q.text, 10, q.subtype, weights=weights))
                 for q in asked
-            }  # fmt: skip
-
-        found = {name: ask(weights) for name, weights in RANKINGS.items()}
-        bare = ask(DEFAULT_WEIGHTS, with_subtype=False)
-    report(asked, found)
-    verdicts = [q for q in asked if q.subtype]
-    leading = sum(bare[q][:1] == [q.answers[0]] for q in verdicts)
-    print(f"remedy first without the subtype: {leading} of {len(verdicts)} verdicts")
+            }
+            for name, weights in RANKINGS.items()
+        }
+        report(asked, found)
+        remedies(knowledge, [q for q in asked if q.subtype])
     if "-v" in sys.argv:
-        explain(asked, found["fused"])
+        explain(asked, found["with floor"])
+
+
+def remedies(knowledge: Knowledge, verdicts: Sequence[Question]) -> None:
+    """Print for how many verdicts the Research agent's search brings what it should, in order."""
+    cited = {q: sections(knowledge.search(q.text, CITED, q.subtype)) for q in verdicts}
+    first = sum(cited[q][0] == q.answers[0] for q in verdicts)
+    ordered = sum(in_order(q, cited[q]) for q in verdicts)
+    print(f"remedy first: {first} of {len(verdicts)} verdicts; then why, then cost: {ordered}")
+    bare = sum(sections(knowledge.search(q.text, 1)) == [q.answers[0]] for q in verdicts)
+    print(f"remedy first without naming the subtype: {bare} of {len(verdicts)}")
 
 
 def report(asked: Sequence[Question], found: dict[str, Found]) -> None:
-    """Print the figures of each ranking beside each other: recall@5 and nDCG@10."""
+    """Print recall@5 and nDCG@10 of each ranking, and abstentions."""
     print(f"{'':22s} {'n':>4s}" + "".join(f"  {name:>12s}" for name in found))
     for held_back in (False, True):
         part = [q for q in asked if q.held_back == held_back and q.answers]
@@ -160,16 +165,17 @@ def report(asked: Sequence[Question], found: dict[str, Found]) -> None:
                 at10 = statistics.fmean(ndcg(q, got[q]) for q in these)
                 line += f"  {at5:6.3f} {at10:5.3f}"
             print(line)
-    for held_back in (False, True, None):
-        for kind in ("foreign", "near"):
-            these = [q for q in asked if q.kind == kind and held_back in (None, q.held_back)]
-            line = f"nothing found, {kind}" + ("" if held_back is None else ", held back"[: 11 * held_back])
-            print(line, len(these), [sum(not got[q] for q in these) for got in found.values()])
-    verdicts = [q for q in asked if q.subtype]
-    for name, got in found.items():
-        first = sum(got[q][:1] == [q.answers[0]] for q in verdicts)
-        ordered = sum(in_order(q, got[q][:CITED]) for q in verdicts)
-        print(f"{name}: remedy first {first}, then why, then cost {ordered} of {len(verdicts)}")
+    got = found["with floor"]
+    for kind in ("foreign", "near"):
+        silent = {
+            held_back: [not got[q] for q in asked if (q.kind, q.held_back) == (kind, held_back)]
+            for held_back in (False, True)
+        }
+        print(
+            f"nothing found for {sum(map(sum, silent.values()))} of {kind} questions:"
+            f" {sum(silent[False])} of {len(silent[False])} tuned on,"
+            f" {sum(silent[True])} of {len(silent[True])} held back"
+        )
 
 
 def in_order(question: Question, found: Sequence[str]) -> bool:
