@@ -55,4 +55,5 @@ async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> Rese
         summary=summary,
         citations=found.citations,
         degraded="; ".join(found.notices) or None,
+        searched_with=found.searched_with,
     )

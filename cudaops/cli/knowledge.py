@@ -93,14 +93,14 @@ def search(
         typer.echo(NOTHING_FOUND, err=as_json)
     if as_json:
         typer.echo(json.dumps([citation.model_dump() for citation in found], indent=2))
-        return
+        found = ()
     for citation in found:
         typer.echo(
             f"{citation.title}: {citation.heading}  [{citation.note}, score {citation.score:.3f}]"
         )
         typer.echo(f"  {one_line(citation.text, 300)}")
         typer.echo(f"  source: {one_line(citation.source)}\n")
-    typer.echo(f"searched with {searched_with}")
+    typer.echo(f"searched with {searched_with}", err=as_json)
 
 
 @app.command()
