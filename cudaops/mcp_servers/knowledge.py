@@ -106,10 +106,7 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
             Field(description="Verdict subtype whose page must lead: `l1_load_throughput`."),
         ] = None,
     ) -> SearchResult:
-        """Find passages on a CUDA performance problem or technique, with their sources.
-
-        No citation: no passage is relevant.
-        """
+        """Find passages on a CUDA performance problem or technique; none where none is relevant."""
         knowledge = lazy.get()
         citations = knowledge.search(query, limit, subtype)
         return SearchResult(
