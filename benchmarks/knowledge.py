@@ -1,7 +1,7 @@
 """The knowledge base, measured: whether a search finds what answers a question, and how fast.
 
     python benchmarks/knowledge.py              first and warm search, and their ratio
-    python benchmarks/knowledge.py quality      the questions of knowledge_questions.toml
+    python benchmarks/knowledge.py quality      knowledge_questions.toml; -v: what missed
     python benchmarks/knowledge.py sizes        searches among 5,000 to 100,000 passages
 
 The ratio of first to warm does not depend on how fast the machine is. What was measured stands in
@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -33,12 +33,12 @@ from cudaops.domain.run import Citation
 from cudaops.prompts.prompt import render
 from cudaops.rag.embedding import WordLlamaEmbedder
 from cudaops.rag.knowledge import Knowledge
-from cudaops.rag.notes import Note, builtin_notes
+from cudaops.rag.notes import COST, REASON, REMEDY, Note, builtin_notes
+from cudaops.rag.retrieval import DEFAULT_WEIGHTS, Weights, search
 
 WARM_SEARCHES = 50
 QUERY = "how to relieve it"
 QUESTIONS = Path(__file__).with_name("knowledge_questions.toml")
-REMEDY, REASON, COST = "What relieves it", "Why it happens", "What it costs, and when not to"
 
 
 class Question(NamedTuple):
@@ -82,10 +82,14 @@ def questions() -> list[Question]:
     table = tomllib.loads(QUESTIONS.read_text("utf-8"))
     asked = [
         Question(kind, text, tuple(answers))
-        for kind in ("ncu", "people")
+        for kind in ("ncu", "people", "threads")
         for text, answers in table[kind].items()
     ]
-    foreign = [Question("foreign", text, ()) for text in table["foreign"]["questions"]]
+    foreign = [
+        Question(kind, text, ())
+        for kind in ("foreign", "near")
+        for text in table[kind]["questions"]
+    ]
     return [*verdict_questions(), *asked, *foreign]
 
 
@@ -105,36 +109,85 @@ def ndcg(question: Question, found: Sequence[str], k: int = 10) -> float:
     return sum(gains) / sum(1 / math.log2(i + 2) for i in range(min(k, len(question.answers))))
 
 
+RANKINGS = {
+    "vectors": Weights(0, 1, floor=False),
+    "words": Weights(1, 0, floor=False),
+    "fused": Weights(floor=False),
+    "with floor": DEFAULT_WEIGHTS,
+}
+
+KINDS = ("verdict", "ncu", "people", "threads")
+
+Found = dict[Question, list[str]]
+"""Sections found for each question, best first."""
+
+
 def quality() -> None:
-    """Print recall@5 and nDCG@10 by kind and third, remedies first, and abstentions."""
+    """Print how good searches are: by vectors, by words, by both, and with the floor."""
     asked = questions()
     with knowledge_base() as knowledge:
-        report(asked, lambda q: sections(knowledge.search(q.text, 10, q.subtype)))
+        knowledge.search(QUERY, 1)
+        store, embedder = knowledge._store, knowledge._embedder
+        found = {
+            name: {
+                q: sections(search(store, embedder, q.text, 10, q.subtype, weights=weights))
+                for q in asked
+            }
+            for name, weights in RANKINGS.items()
+        }
+        report(asked, found)
+        remedies(knowledge, [q for q in asked if q.subtype])
+    if "-v" in sys.argv:
+        explain(asked, found["with floor"])
 
 
-def report(asked: Sequence[Question], ask: Callable[[Question], list[str]]) -> None:
-    """Ask every question and print the figures."""
-    found = {question: ask(question) for question in asked}
-    print(f"{'questions':24s} {'n':>4s}  recall@5  nDCG@10")
+def remedies(knowledge: Knowledge, verdicts: Sequence[Question]) -> None:
+    """Print for how many verdicts the Research agent's search brings what it should, in order."""
+    cited = {q: sections(knowledge.search(q.text, CITED, q.subtype)) for q in verdicts}
+    first = sum(cited[q][0] == q.answers[0] for q in verdicts)
+    ordered = sum(in_order(q, cited[q]) for q in verdicts)
+    print(f"remedy first: {first} of {len(verdicts)} verdicts; then why, then cost: {ordered}")
+    bare = sum(sections(knowledge.search(q.text, 1)) == [q.answers[0]] for q in verdicts)
+    print(f"remedy first without naming the subtype: {bare} of {len(verdicts)}")
+
+
+def report(asked: Sequence[Question], found: dict[str, Found]) -> None:
+    """Print recall@5 and nDCG@10 of each ranking, and abstentions."""
+    print(f"{'':22s} {'n':>4s}" + "".join(f"  {name:>12s}" for name in found))
     for held_back in (False, True):
         part = [q for q in asked if q.held_back == held_back and q.answers]
-        for kind in ("verdict", "ncu", "people", None):
+        for kind in (*KINDS, None):
             these = [q for q in part if kind in (None, q.kind)]
-            at5 = statistics.fmean(recall(q, found[q]) for q in these)
-            at10 = statistics.fmean(ndcg(q, found[q]) for q in these)
-            name = f"{'held back' if held_back else 'tuned on'}, {kind or 'all'}"
-            print(f"{name:24s} {len(these):4d}  {at5:8.3f} {at10:8.3f}")
-    verdicts = [q for q in asked if q.subtype]
-    first = sum(found[q][:1] == [q.answers[0]] for q in verdicts)
-    cited = sum(q.answers[0] in found[q][:CITED] for q in verdicts)
-    print(f"remedy first: {first} of {len(verdicts)} verdicts; among {CITED}: {cited}")
-    foreign = [q for q in asked if q.kind == "foreign"]
-    silent = sum(not found[q] for q in foreign)
-    print(f"nothing found: {silent} of {len(foreign)} foreign questions")
-    if "-v" in sys.argv:
-        for q in asked:
-            if not q.held_back and (recall(q, found[q]) < 1 if q.answers else found[q]):
-                print(f"\n{q.text}\n  wants {q.answers}\n  got   {found[q][:5]}")
+            line = f"{'held back' if held_back else 'tuned on'}, {kind or 'all':8s}"
+            line = f"{line:22s} {len(these):4d}"
+            for got in found.values():
+                at5 = statistics.fmean(recall(q, got[q]) for q in these)
+                at10 = statistics.fmean(ndcg(q, got[q]) for q in these)
+                line += f"  {at5:6.3f} {at10:5.3f}"
+            print(line)
+    got = found["with floor"]
+    for kind in ("foreign", "near"):
+        silent = {
+            held_back: [not got[q] for q in asked if (q.kind, q.held_back) == (kind, held_back)]
+            for held_back in (False, True)
+        }
+        print(
+            f"nothing found for {sum(map(sum, silent.values()))} of {kind} questions:"
+            f" {sum(silent[False])} of {len(silent[False])} tuned on,"
+            f" {sum(silent[True])} of {len(silent[True])} held back"
+        )
+
+
+def in_order(question: Question, found: Sequence[str]) -> bool:
+    """Whether all answers are there, in the order of the question's."""
+    return [each for each in found if each in question.answers] == list(question.answers)
+
+
+def explain(asked: Sequence[Question], found: Found) -> None:
+    """Print what missed, of the questions that are tuned on."""
+    for q in asked:
+        if not q.held_back and (recall(q, found[q]) < 1 if q.answers else found[q]):
+            print(f"\n[{q.kind}] {q.text}\n  wants {q.answers}\n  got   {found[q][:5]}")
 
 
 SIZES = (5_000, 10_000, 100_000)

@@ -252,8 +252,12 @@ def test_knowledge_add_search_status(tmp_path: Path) -> None:
     assert "1 written" in added.stdout
     found = cudaops("knowledge", "search", "zebra stride bank conflicts", "--json", cwd=tmp_path)
     assert any("zebra" in citation["text"] for citation in json.loads(found.stdout))
+    assert "wordllama/l2_supercat_256, not reranked" in found.stderr
     plain = cudaops("knowledge", "search", "zebra stride", "--limit", "2", cwd=tmp_path)
     assert "Zebra stripes" in plain.stdout
+    foreign = cudaops("knowledge", "search", "How do I bake bread with rye flour?", cwd=tmp_path)
+    assert foreign.returncode == 0, foreign.stderr
+    assert foreign.stdout.startswith("no passage is relevant")
     status = json.loads(cudaops("knowledge", "status", "--json", cwd=tmp_path).stdout)
     assert status["notes"] > 10
     assert status["embedded"] == status["chunks"]

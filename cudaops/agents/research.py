@@ -47,7 +47,7 @@ async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> Rese
     except (InputError, EnvironmentFailure) as failure:
         return ResearchFindings(query=query, summary=verdict.relief, degraded=error_text(failure))
     if not found.citations:
-        reason = "the knowledge base has nothing on this: `cudaops knowledge add PATH` adds to it"
+        reason = "; ".join(found.notices)
         return ResearchFindings(query=query, summary=verdict.relief, degraded=reason)
     summary = render("research_summary.j2", verdict=verdict, citations=found.citations)
     return ResearchFindings(
@@ -55,4 +55,5 @@ async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> Rese
         summary=summary,
         citations=found.citations,
         degraded="; ".join(found.notices) or None,
+        searched_with=found.searched_with,
     )

@@ -82,23 +82,25 @@ def search(
     subtype: Annotated[str | None, typer.Option(help="Verdict subtype whose page leads.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the passages nearest to QUERY, best first."""
+    """Show the passages that answer QUERY, best first."""
+    from cudaops.rag.knowledge import NOTHING_FOUND
+
     with knowledge_base(load_settings()) as knowledge:
         found = knowledge.search(query, limit=limit, subtype=subtype)
         _say_notices(knowledge.notices)
         searched_with = knowledge.searched_with
+    if not found:
+        typer.echo(NOTHING_FOUND, err=as_json)
     if as_json:
         typer.echo(json.dumps([citation.model_dump() for citation in found], indent=2))
-        return
+        found = ()
     for citation in found:
         typer.echo(
             f"{citation.title}: {citation.heading}  [{citation.note}, score {citation.score:.3f}]"
         )
         typer.echo(f"  {one_line(citation.text, 300)}")
         typer.echo(f"  source: {one_line(citation.source)}\n")
-    if not found:
-        typer.echo("nothing found")
-    typer.echo(f"searched with {searched_with}")
+    typer.echo(f"searched with {searched_with}", err=as_json)
 
 
 @app.command()

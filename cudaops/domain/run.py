@@ -127,6 +127,8 @@ class ResearchFindings(Record):
     citations: tuple[Citation, ...] = ()
     degraded: str | None = None
     """Why there are no citations: corpus empty, database cannot start. None where all is well."""
+    searched_with: str | None = None
+    """The models that ordered the passages: embedding and reranking."""
 
 
 class ProfileSummary(Record):

@@ -17,7 +17,7 @@ from cudaops.mcp_servers.calls import reads
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.sessions import Session
 from cudaops.prompts import expert_notes
-from cudaops.rag.knowledge import Knowledge, KnowledgeStatus, NoteText
+from cudaops.rag.knowledge import NOTHING_FOUND, Knowledge, KnowledgeStatus, NoteText
 
 MAX_RESULTS = 20
 
@@ -27,12 +27,12 @@ Expert notes are shorter: nineteen briefs for whoever rewrites a kernel, read by
 
 
 class SearchResult(Record):
-    """Passages, best first."""
+    """Passages, best first; none where no passage is relevant."""
 
     query: str
     citations: tuple[Citation, ...]
     notices: tuple[str, ...]
-    """What was degraded, in plain words; empty where all is well."""
+    """What was degraded, or that no passage is relevant; empty where all is well."""
     searched_with: str = ""
     """The embedding model, and the reranking model or that there was none."""
 
@@ -106,13 +106,13 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
             Field(description="Verdict subtype whose page must lead: `l1_load_throughput`."),
         ] = None,
     ) -> SearchResult:
-        """Find passages on a CUDA performance problem or technique, with their sources."""
+        """Find passages on a CUDA performance problem or technique; none where none is relevant."""
         knowledge = lazy.get()
         citations = knowledge.search(query, limit, subtype)
         return SearchResult(
             query=query,
             citations=citations,
-            notices=knowledge.notices,
+            notices=knowledge.notices if citations else (*knowledge.notices, NOTHING_FOUND),
             searched_with=knowledge.searched_with,
         )
 

@@ -17,6 +17,9 @@ from cudaops.rag.retrieval import clean, search
 from cudaops.rag.server import open_database
 from cudaops.rag.store import Source, Store
 
+NOTHING_FOUND = "no passage is relevant; `cudaops knowledge add PATH` adds sources"
+"""What a search without passages says."""
+
 
 class NoteText(Record):
     """A whole note."""
@@ -108,7 +111,7 @@ class Knowledge:
     def search(
         self, query: str, limit: int = 5, subtype: str | None = None
     ) -> tuple[Citation, ...]:
-        """The passages nearest to `query`, best first; the page on `subtype` leads.
+        """The passages that answer `query`, best first, or none; the page on `subtype` leads.
 
         An embedding model that cannot be reached is replaced by the static one, with a notice.
 

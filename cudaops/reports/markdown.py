@@ -142,6 +142,8 @@ def _research(record: RunRecord) -> str:
             [f"{c.title}, {c.heading} ({c.note}). Source: {c.source}" for c in findings.citations]
         )
     )
+    if findings.searched_with:
+        parts.append(f"Searched with {_text(findings.searched_with)}.")
     return "\n\n".join(part for part in parts if part)
 
 

@@ -17,7 +17,7 @@ from mcp.shared.exceptions import McpError
 from cudaops.domain.run import Citation
 from cudaops.mcp_servers.knowledge import ExpertNoteText, SearchResult, build_server
 from cudaops.rag.embedding import WordLlamaEmbedder
-from cudaops.rag.knowledge import Knowledge, KnowledgeStatus, NoteText
+from cudaops.rag.knowledge import NOTHING_FOUND, Knowledge, KnowledgeStatus, NoteText
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +58,13 @@ def test_search_read_and_status(folder: Path) -> None:
             )
             result = SearchResult.model_validate(reply.structured_content)
             assert len(result.citations) == 4
+            assert result.notices == ()
+            reply = await client.call_tool(
+                "search_knowledge", {"query": "How do I bake rye bread?"}
+            )
+            foreign = SearchResult.model_validate(reply.structured_content)
+            assert foreign.citations == ()
+            assert foreign.notices == (NOTHING_FOUND,)
             assert isinstance(result.citations[0], Citation)
             assert result.citations[0].note == "l1-load-throughput"
             assert result.notices == ()

@@ -1,0 +1,149 @@
+"""What a question asks for: its words and identifiers, each with how rare it is among passages."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import psycopg
+
+MATCHING_ROWS = 300
+"""Rows whose words are compared. The rarest words of a question decide which rows these are."""
+
+QUERY_WORDS = 24
+"""Words of a question that count, rarest first."""
+
+IDENTIFIERS = 6
+"""Identifiers of several words that count as one besides."""
+
+NAME_WORDS = 4
+"""A question of no more words is read as a name too: `stall wait`."""
+
+_ASKING = """
+anyone approach average avoid bad behave best better big call cause caused change correct
+correctly deal dealing decrease difference different does doing done easy effect efficient
+else even exactly example expected explain explanation faster fix get give go good happen
+help higher idea implement improve increase instead issue just kind know large less like
+long look lot lower main make makes mean means more most much need needed new number one
+optimise optimize own people place possible problem properly put question really reason
+reduce right see several slow small sometimes strange take takes thing total try trying two
+understand use used useful using versus vs want way well work works worth wrong
+"""
+
+ASKING = frozenset(_ASKING.split())
+"""Words that ask, and do not say about what. The notes seldom use them, so by their rarity they
+would weigh more than a subject."""
+
+SHORT = {
+    "cta": "block", "ctas": "blocks", "smem": "shared memory", "gmem": "global memory",
+    "lmem": "local memory", "regs": "registers", "sms": "multiprocessors",
+}  # fmt: skip
+"""What the notes call something that is often abbreviated."""
+
+_WORDS = """
+SELECT t.token, q.lexeme, coalesce(w.chunks, 0), (SELECT count(*) FROM chunks)
+FROM unnest(%s::text[]) t (token), LATERAL unnest(to_tsvector('english', t.token)) q
+LEFT JOIN words w ON w.word = q.lexeme
+"""
+
+_IDENTIFIERS = """
+SELECT p.words::text, (
+    SELECT count(*) FROM (SELECT FROM chunks c WHERE c.terms @@ p.words LIMIT %(rows)s) few
+) FROM (
+    SELECT DISTINCT phraseto_tsquery('english', t) AS words FROM unnest(%(identifiers)s::text[]) t
+) p WHERE numnode(p.words) > 1
+"""
+
+
+class Terms(NamedTuple):
+    """Words of a question as tsqueries, and how rare they are."""
+
+    words: list[str]
+    idf: list[float]
+    total: float
+    """Rarity of all words together, also of those that no passage has."""
+    rare: str
+    """The rarest words, joined by OR: few rows have them."""
+    every: str
+    """All words, joined by OR."""
+
+
+def read_terms(cursor: psycopg.Cursor[Any], query: str) -> Terms:
+    """The terms of a question. An identifier (`cp.async`, `__launch_bounds__`) is one besides.
+
+    A word that no passage has is the rarest of all: it lowers what the others cover.
+    """
+    tokens = _tokens(query)
+    saying = [token for token in tokens if token.lower() not in ASKING]
+    counts, passages = _counted(cursor, saying or tokens)
+    known = {_quoted(word): n for word, n in counts.items() if n}
+    idf = {word: math.log(1 + passages / (0.5 + n)) for word, n in counts.items()}
+    weights = {_quoted(word): idf[word] for word in counts}
+    for phrase, n in _identifiers(cursor, query):
+        known[phrase], weights[phrase] = n, math.log(1 + passages / (0.5 + n))
+    return Terms(
+        words=list(known),
+        idf=[weights[word] for word in known],
+        total=math.fsum(weights.values()) or 1.0,
+        rare=" | ".join(_rare(known)),
+        every=" | ".join(known),
+    )
+
+
+def _counted(cursor: psycopg.Cursor[Any], tokens: Sequence[str]) -> tuple[dict[str, int], int]:
+    """Passages that have each word, rarest first, and all passages.
+
+    A token that no passage has is read as its parts: `cudaAccessPropertyPersisting`, `48KB`.
+    """
+    found = _look_up(cursor, tokens)
+    unknown = {token for token, _, n, _ in found if not n}
+    parts = {token: part for token in unknown if len(part := _parts(token)) > 1}
+    found = [row for row in found if row[0] not in parts]
+    found += _look_up(cursor, [each for part in parts.values() for each in part])
+    counts = {word: n for _, word, n, _ in found if n or not word.isdigit()}
+    rarest = sorted(counts, key=lambda word: (counts[word], word))[:QUERY_WORDS]
+    return {word: counts[word] for word in rarest}, found[0][3] if found else 0
+
+
+def _look_up(cursor: psycopg.Cursor[Any], tokens: Iterable[str]) -> list[tuple[str, str, int, int]]:
+    cursor.execute(_WORDS, [list(tokens)])
+    return cursor.fetchall()
+
+
+def _identifiers(cursor: psycopg.Cursor[Any], query: str) -> list[tuple[str, int]]:
+    """Identifiers of several words as phrases, with the passages that have them."""
+    found = re.findall(r"\w+(?:[.:_]+\w+)+", query)[:IDENTIFIERS]
+    if len(_tokens(query)) <= NAME_WORDS:
+        found.append(query)
+    texts = [re.sub(r"[\W_]+", " ", each) for each in found]
+    cursor.execute(_IDENTIFIERS, {"identifiers": texts, "rows": MATCHING_ROWS})
+    return [row for row in cursor.fetchall() if row[1]]
+
+
+def _tokens(query: str) -> list[str]:
+    """As `plain` and PostgreSQL's parser cut a text, abbreviations in full."""
+    found = re.findall(r"[^\W_]+", query)
+    return [word for each in found for word in SHORT.get(each.lower(), each).split()]
+
+
+def _parts(token: str) -> list[str]:
+    return re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+", token)
+
+
+def _rare(counts: dict[str, int]) -> list[str]:
+    """The rarest words whose passages are not too many together; one at least."""
+    kept: list[str] = []
+    rows = 0
+    for word, n in sorted(counts.items(), key=lambda item: item[1]):
+        if kept and rows + n > MATCHING_ROWS:
+            break
+        kept.append(word)
+        rows += n
+    return kept
+
+
+def _quoted(word: str) -> str:
+    """A lexeme as a tsquery."""
+    return "'{}'".format(word.replace("\\", "\\\\").replace("'", "''"))

@@ -1,0 +1,47 @@
+"""What `make eval-knowledge` measures: remedies first, sections found, or nothing found."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+
+from benchmarks.knowledge import CITED, Question, in_order, ndcg, questions, recall, sections
+from cudaops.rag.knowledge import Knowledge
+
+ASKED = questions()
+
+
+def found(knowledge: Knowledge, question: Question, limit: int = 10) -> list[str]:
+    return sections(knowledge.search(question.text, limit, question.subtype))
+
+
+@pytest.mark.parametrize("question", [q for q in ASKED if q.subtype], ids=lambda q: q.subtype)
+def test_a_verdict_brings_remedy_then_why_then_cost(
+    knowledge: Knowledge, question: Question
+) -> None:
+    got = found(knowledge, question, CITED)
+    assert got[0] == question.answers[0]
+    assert in_order(question, got)
+
+
+@pytest.mark.parametrize("held_back", [False, True])
+def test_sections_that_answer_are_found(knowledge: Knowledge, held_back: bool) -> None:
+    asked = [q for q in ASKED if q.answers and q.held_back == held_back]
+    got = {q: found(knowledge, q) for q in asked}
+    assert statistics.fmean(recall(q, got[q]) for q in asked) >= 0.9
+    assert statistics.fmean(ndcg(q, got[q]) for q in asked) >= 0.85
+
+
+@pytest.mark.parametrize(
+    "question", [q for q in ASKED if q.kind == "foreign"], ids=lambda q: q.text
+)
+def test_nothing_is_found_for_a_foreign_question(knowledge: Knowledge, question: Question) -> None:
+    assert found(knowledge, question) == []
+
+
+def test_the_set_is_large_enough() -> None:
+    answered = [q for q in ASKED if q.answers]
+    assert len(answered) >= 200
+    assert 0.25 <= statistics.fmean(q.held_back for q in answered) <= 0.4
+    assert len({q.text for q in ASKED}) == len(ASKED)
