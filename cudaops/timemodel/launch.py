@@ -19,6 +19,7 @@ from cudaops.errors import SandboxUnavailable
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
 from cudaops.timemodel.costs import is_dear
+from cudaops.timemodel.divergence import ALIKE, Divergence
 from cudaops.timemodel.gimple import Function, vector_members
 from cudaops.timemodel.instructions import Callee, Translator
 from cudaops.timemodel.phases import Sampled, operations, shape
@@ -47,6 +48,7 @@ class Sample(NamedTuple):
     """Functions of the unit that ran, with the counts of all sampled blocks together."""
     working_share: float = 1.0
     """Of the grid's blocks, 0-1; the others access no memory, and none of them is in the sample."""
+    divergence: Divergence = ALIKE
 
 
 class LaunchModel(NamedTuple):
@@ -112,7 +114,7 @@ def model_launch(
     joins = _joins_atomics(function)
     sites = (*_traced(sample, l1_bytes, joins), *local)
     callees = _callees(sample.functions, function, sites)
-    found = shape(function, sites, finder(sites), callees, sampled)
+    found = shape(function, sites, finder(sites), callees, sampled, sample.divergence)
     working = _working(launch.grid, sample.working_share)
     moved = traffic(sample.trace, sites, working, sizes, device, held.blocks_per_sm)
     met = _hottest(sample.trace, sites, working.volume, joins)
@@ -269,9 +271,10 @@ def _hottest(trace: Trace, sites: tuple[Site, ...], grid_blocks: int, joins: boo
 
 
 def _heaviest(sample: Sample) -> float:
-    """Accesses of the sampled block that makes most, over their mean."""
+    """Accesses of the sampled block that makes most, over their mean; or steps, if more by them."""
     done = [b.accesses for b in sample.trace.counted]
-    return max(done) * len(done) / sum(done) if sum(done) else 1.0
+    by_accesses = max(done) * len(done) / sum(done) if sum(done) else 1.0
+    return max(by_accesses, sample.divergence.heaviest_block)
 
 
 def _line_mixes(
