@@ -34,6 +34,8 @@ class Divergence(NamedTuple):
     turns: Mapping[Place, Turns] = {}
     heaviest_block: float = 1.0
     """Steps of the block that makes most, over the mean of the sampled ones."""
+    longest_warp: float = 1.0
+    """Steps of the warp that makes most of all, over the mean of the blocks' longest."""
 
     def of(self, statements: Iterable[Statement]) -> Turns | None:
         """Of the lines of these; None where the longest lanes came to none of them."""
@@ -49,18 +51,22 @@ ALIKE = Divergence()
 
 def divergence(
     threads: Sequence[Function], lanes: Sequence[Function], longest: Sequence[Function],
-    steps: Sequence[float],
+    steps: Sequence[Sequence[float]],
 ) -> Divergence:  # fmt: skip
-    """`steps`: of each sampled block, by its warps' longest lanes. The dumps as in the module's
-    text; the latter two are empty where threads do alike."""
-    heaviest = max(steps) * len(steps) / sum(steps) if sum(steps) else 1.0
+    """`steps`: of each sampled block, of its warps' longest lanes together and of the longest of
+    these. The dumps as in the module's text; the latter two are empty where threads do alike."""
+    heaviest, warp = (_over_mean([block[n] for block in steps]) for n in (0, 1))
     everywhere, some, one = _by_place(threads), _by_place(lanes), _by_place(longest)
     turns = {
         place: Turns(n, some[place], one.get(place, 0.0))
         for place, n in everywhere.items()
         if some.get(place)
     }
-    return Divergence(turns, heaviest)
+    return Divergence(turns, heaviest, warp)
+
+
+def _over_mean(amounts: Sequence[float]) -> float:
+    return max(amounts) * len(amounts) / sum(amounts) if sum(amounts) else 1.0
 
 
 def _by_place(functions: Sequence[Function]) -> dict[Place, float]:

@@ -124,7 +124,8 @@ def model_launch(
         phases=found.phases, sites=sites, counts=found.counts, traffic=moved,
         barriers_per_block=found.barriers_per_block,
         hottest_atomic=met.hottest, same_line=met.serial - met.hottest, integer_atomics=joins,
-        heaviest_block=_heaviest(sample), launched_blocks=launch.grid.volume,
+        heaviest_block=_heaviest(sample), longest_warp=sample.divergence.longest_warp,
+        launched_blocks=launch.grid.volume,
     )  # fmt: skip
     costs = Costs.of(work, device, microarchitecture(device.compute_capability), cold=cold)
     estimated = estimate(work, device, cold=cold)

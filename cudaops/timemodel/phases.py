@@ -199,7 +199,8 @@ def _stretch(
     for node in run.nodes:
         share = min(node.count / run.head.count, 1.0) if run.head.count else 0.0
         above = [ends[p] for p in node.predecessors if p in ends and p != run.nodes[-1].index]
-        scheduler.under(above if share < ALWAYS and node is not run.head else [])
+        in_arm = share < ALWAYS or len(node.predecessors) == 1
+        scheduler.under(above if in_arm and node is not run.head else [])
         if node is not run.head:
             for phi in node.phis:
                 scheduler.merge(phi.target, [source for source, _ in phi.sources])
@@ -215,10 +216,12 @@ def _stretch(
         factor = min(unroll_factor(steps, _trips(run.head, nodes)), _most_copies(run, function))
         carried = {source for phi in run.head.phis for source, _ in phi.sources}
         chase = scheduler.feeds_address(carried & _address_roots(run))
+        behind = scheduler.shared_behind(_made(run))
         merge = not (scheduler.stores_block_loads(_made(run)) or chase)
         steps = unrolled(
-            steps, factor, sites, Loop(merge, _loop_overhead(run), _carried_chain(run))
-        )
+            steps, factor, sites,
+            Loop(merge, _loop_overhead(run), _carried_chain(run), behind),
+        )  # fmt: skip
     repeats = per_warp / warps / factor
     return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0))
 

@@ -492,7 +492,7 @@ def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
     order: list[tuple[int, bool]] = []
     sent = 0
     for at in range(len(steps)):
-        while sent < len(steps) and sent <= at + _ahead(steps, sent, costs):
+        while sent < len(steps) and sent <= at + _ahead(steps, sent, at, costs):
             if steps[sent].loads:
                 order.append((sent, True))
             sent += 1
@@ -523,8 +523,12 @@ def _by_space(step: Step, costs: Costs) -> tuple[list[Use], list[Use]]:
     return shared, [u for u in step.loads if costs.sites[u.site].space != "shared"]
 
 
-def _ahead(steps: Sequence[Step], index: int, costs: Costs) -> int:
+def _ahead(steps: Sequence[Step], index: int, at: int, costs: Costs) -> int:
+    """How many steps before its own the loads of a step go out, seen from step `at`."""
     step = steps[index]
+    stored = (u for s in steps[at:index] for u in s.stores)
+    if step.behind and any(costs.sites[u.site].space == "shared" for u in stored):
+        return 0
     if step.follows or any(costs.sites[u.site].space == "global" for u in step.loads):
         return 0
     return int(PREFETCH_REGISTERS // max(step.registers, 1.0))

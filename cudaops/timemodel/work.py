@@ -61,6 +61,9 @@ class Step:
     """Registers a thread that hold the loaded data."""
     follows: bool = False
     """Whether an address of its loads comes out of an earlier step's data."""
+    behind: bool = False
+    """Whether its loads from shared memory may read what an earlier step of the stretch stores
+    there, and so wait for it."""
     needs: tuple[int, ...] = ()
     """Loads of the same stretch that its work is the first to read: twice the step's position, plus
     one where they come from global memory."""
@@ -210,13 +213,17 @@ class KernelWork:
     """Whether they are 32-bit integer operations, which L2 does at twice the rate."""
     heaviest_block: float = 1.0
     """Work of the block that does most over the mean of the sampled blocks."""
+    longest_warp: float = 1.0
+    """Work of the warp that does most over the mean of the sampled blocks' longest."""
 
-    def heavier(self, factor: float) -> KernelWork:
-        """One block with `factor` times the work: more of its warps take part, then in more
-        turns."""
+    def heavier(self) -> KernelWork:
+        """The heaviest block alone: its longest warp makes as many more turns as it does; for the
+        rest of its work more warps take part, then in more turns."""
+        factor = max(self.heaviest_block, self.longest_warp)
+        turns = self.longest_warp
 
         def stretch(s: Stretch) -> Stretch:
-            warps = min(s.warps * factor, 1.0)
+            warps = min(s.warps * factor / turns, 1.0)
             return replace(s, warps=warps, repeats=s.repeats * factor * s.warps / warps)
 
         phases = tuple(

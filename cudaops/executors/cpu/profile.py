@@ -410,14 +410,14 @@ def _functions(
     return tuple(f for f in parse(text) if any(b.count for b in f.blocks.values()))
 
 
-def _steps_of_blocks(folder: Path) -> tuple[float, ...]:
-    """Of each sampled block; none where they were not told. Raises UntrustedFileError."""
+def _steps_of_blocks(folder: Path) -> tuple[tuple[float, ...], ...]:
+    """As `divergence` takes them; none where they were not told. Raises UntrustedFileError."""
     name = "counters.blocks"
     if not (folder / name).is_file():
         return ()
-    lines = read_untrusted(folder, name, _MOST_STEPS_BYTES).decode("utf-8", "replace").splitlines()
-    steps = [line.split()[1] for line in lines if len(line.split()) == 2]
-    return tuple(float(n) for n in steps if n.isdigit())
+    text = read_untrusted(folder, name, _MOST_STEPS_BYTES).decode("utf-8", "replace")
+    lines = re.findall(r"^\d{1,18} (\d{1,18}) (\d{1,18})$", text, re.MULTILINE)
+    return tuple((float(together), float(longest)) for together, longest in lines)
 
 
 def _built(outcome: Compiled | CompileFailed) -> Compiled:

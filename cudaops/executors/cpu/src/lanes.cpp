@@ -5,7 +5,8 @@
 // thread that ran, and so every thread has counts of its own. From these two more sets of counters are
 // made, as if one lane of each warp had run, or one of each block, the longest: the one with most steps.
 // They are written as gcov writes its own: GCOV_PREFIX.lanes, GCOV_PREFIX.warps, where they say anything
-// new. GCOV_PREFIX.blocks has a line a block: its number, steps of its warps' longest lanes, all together.
+// new. GCOV_PREFIX.blocks has a line a block: its number, steps of its warps' longest lanes together, and
+// those of the longest of them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -108,7 +109,7 @@ class Lanes {
     by_lanes_ += (double)together;
     by_warps_ += (double)steps[longest] * warps;
     char line[64];
-    std::snprintf(line, sizeof line, "%llu %lld\n", block, together);
+    std::snprintf(line, sizeof line, "%llu %lld %lld\n", block, together, steps[longest]);
     blocks_ += line;
     std::fill(own_.begin(), own_.end(), 0);
   }
