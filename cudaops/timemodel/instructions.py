@@ -231,14 +231,14 @@ class Translator:
     def _reference_bytes(self, reference: str) -> int:
         typed = MEM_TYPE.match(reference)
         if typed and "." not in reference.rpartition("]")[2]:
-            return bytes_of(typed.group(1) or typed.group(2))
+            return bytes_of(self._function.resolved(typed.group(1) or typed.group(2)))
         if reference.startswith("*"):
             pointer = self._function.type_of(reference[1:])
             plain = pointer.removesuffix("restrict").rstrip()
             return bytes_of(plain.rpartition("*")[0]) if plain.endswith("*") else 0
         base = array_base(reference)
         if base and "." not in reference and base in self._function.arrays:
-            return bytes_of(self._function.types[base])
+            return bytes_of(self._function.resolved(self._function.types[base]))
         return 0
 
     def _call(self, name: str, kind: str) -> Mix:

@@ -223,7 +223,8 @@ def _stretch(
             Loop(merge, _loop_overhead(run), _carried_chain(run), behind),
         )  # fmt: skip
     repeats = per_warp / warps / factor
-    return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0))
+    back = run.head.index in run.nodes[-1].successors
+    return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0), turns_back=back)
 
 
 def _most_copies(run: Run, function: Function) -> int:

@@ -46,8 +46,8 @@ class Action(NamedTuple):
     """What a warp does next."""
 
     kind: str
-    """`load`, `work`, `join` (wait for the arithmetic issued so far), `settle` (wait for every load
-    still out) or `barrier`."""
+    """`load`, `work`, `join` (wait for the arithmetic issued so far, and `chain_cycles`), `settle`
+    (wait for every load still out) or `barrier`."""
     steps: tuple[int, ...] = ()
     """`load`: the number its data is waited for by. `work`: the numbers it waits for."""
     load: Load | None = None
@@ -143,7 +143,7 @@ class _Sm:
                 continue
             if action.kind == "join":
                 warp.position += 1
-                then = max(now, warp.pending)
+                then = max(now, warp.pending) + action.chain_cycles
                 self.usage.wait_chain += then - now
                 heapq.heappush(queue, (then, index))
                 continue
@@ -481,6 +481,8 @@ def _parts(work: KernelWork, costs: Costs, stage: Stage, share: float) -> Iterat
                 first = (Action("settle"),) if stretch.settles else ()
                 repeats = max(round(stretch.repeats * share), 1)
                 actions = tuple(_flatten(stretch.steps, costs, number))
+                if stretch.turns_back:
+                    actions = _closed(actions, costs.times.branch_latency)
                 yield _Part(taking_part, first, actions, repeats)
                 number += 2 * len(stretch.steps)
         if phase.barrier:
@@ -515,6 +517,12 @@ def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
     if any(step.chain for step in steps):
         actions.append(Action("join"))
     return actions
+
+
+def _closed(actions: tuple[Action, ...], latency: float) -> tuple[Action, ...]:
+    """The same with a branch behind it, which waits for what it is decided by."""
+    begun = actions[:-1] if actions and actions[-1].kind == "join" else actions
+    return (*begun, Action("join", chain_cycles=latency))
 
 
 def _by_space(step: Step, costs: Costs) -> tuple[list[Use], list[Use]]:

@@ -80,6 +80,8 @@ class Stretch:
     """Share of the block's warps that run it at all, 0-1."""
     settles: bool = False
     """Whether it begins with data that another stretch has loaded."""
+    turns_back: bool = False
+    """Whether a branch leads from its end back to its beginning."""
 
 
 @dataclass(frozen=True)
@@ -218,16 +220,20 @@ class KernelWork:
 
     def heavier(self) -> KernelWork:
         """The heaviest block alone: its longest warp makes as many more turns as it does; for the
-        rest of its work more warps take part, then in more turns."""
+        rest of its work more warps take part, then in more turns. What every warp of every block
+        does once stays as it is."""
         factor = max(self.heaviest_block, self.longest_warp)
         turns = self.longest_warp
 
-        def stretch(s: Stretch) -> Stretch:
+        def stretch(s: Stretch, times: float) -> Stretch:
+            if times == s.repeats == s.warps == 1.0:
+                return s
             warps = min(s.warps * factor / turns, 1.0)
             return replace(s, warps=warps, repeats=s.repeats * factor * s.warps / warps)
 
         phases = tuple(
-            replace(p, stretches=tuple(stretch(s) for s in p.stretches)) for p in self.phases
+            replace(p, stretches=tuple(stretch(s, p.times) for s in p.stretches))
+            for p in self.phases
         )
         return replace(self, grid_blocks=1, phases=phases)
 

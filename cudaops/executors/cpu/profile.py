@@ -43,7 +43,7 @@ from cudaops.executors.untrusted_files import (
 )
 from cudaops.storage import LOCK, NOTE, Facts, entry_of, make_once, raise_for_space, raise_if_full
 from cudaops.timemodel.divergence import Divergence, divergence
-from cudaops.timemodel.gimple import Function, parse
+from cudaops.timemodel.gimple import Function, parse, type_names
 from cudaops.timemodel.idle_blocks import to_look_at, working_share
 from cudaops.timemodel.launch import LaunchModel, Sample, hot_lines, model_launch
 from cudaops.timemodel.phases import loops_of_blocks
@@ -407,7 +407,9 @@ def _functions(
     kept = folder.with_name(f"{folder.name}.{name}.gcda")
     copy_untrusted(folder, found.relative_to(folder).as_posix(), kept, 0, _MOST_COUNTERS)
     text = _dump(executor, unit, sources, kept)
-    return tuple(f for f in parse(text) if any(b.count for b in f.blocks.values()))
+    texts = [f.text for f in unit.program.files]
+    names = type_names([*texts, unit.rewrite.source] if unit.rewrite else texts)
+    return tuple(f for f in parse(text, names) if any(b.count for b in f.blocks.values()))
 
 
 def _steps_of_blocks(folder: Path) -> tuple[tuple[float, ...], ...]:
