@@ -215,6 +215,9 @@ class Microarchitecture:
     580.159.04, 2026-11-30: a loop that nvcc 13.0 does not unroll (12 instructions of SASS, 22
     cycles of them in a row, of which one thread goes round 16,384 times) takes 39.7 cycles a turn;
     assumed elsewhere."""
+    constant_word_cycles: float = 2.0
+    """Of the L1/shared data path, for each word of constant memory that lanes of one instruction
+    ask for."""
     shared_latency: float
     """Load from shared memory without conflict."""
     l1_latency: float

@@ -442,6 +442,9 @@ def _note(model: LaunchModel, line: Line) -> str:
         if kind[0] == "shared":
             waves = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
             parts.append(f"shared {what}, {waves:.1f} wavefronts an instruction")
+        elif kind[0] == "constant":
+            words = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
+            parts.append(f"constant load, {words:.1f} words a request, one after another")
         elif kind[0] == "local":
             waves = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
             told = f"local memory {what}, {waves:.1f} wavefronts an instruction"

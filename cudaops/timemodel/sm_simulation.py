@@ -341,7 +341,7 @@ class Costs:
             site = self.sites[use.site]
             issue += use.instructions
             path += use.instructions * self.wavefronts(site)
-            if site.space == "shared":
+            if site.space in ("shared", "constant"):
                 latency = max(latency, self.times.shared_latency)
                 continue
             missed = use.instructions * site.sectors * 32.0 * (1.0 - site.l1_hit)
@@ -391,6 +391,8 @@ class Costs:
     def wavefronts(self, site: Site) -> float:
         """Cycles of the data path one instruction holds: its wavefronts, or the time its addresses
         take to get through the load/store units."""
+        if site.space == "constant":
+            return max(site.wavefronts * self.times.constant_word_cycles, self.lsu_cycles)
         serial = site.same_address if site.atomic and site.space == "shared" else 1.0
         return max(site.wavefronts * serial, self.lsu_cycles)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-MemorySpace = Literal["global", "shared", "local"]
+MemorySpace = Literal["global", "shared", "local", "constant"]
 
 
 class Mix(NamedTuple):
@@ -114,7 +114,8 @@ class Site:
     accesses_per_block: float
     """By single threads."""
     wavefronts: float
-    """Cycles of the L1/shared data path an instruction takes."""
+    """Cycles of the L1/shared data path an instruction takes; of constant memory the words of 4
+    bytes that its lanes ask for."""
     ideal_wavefronts: float
     """The same without bank conflicts; equal to `wavefronts` for global memory."""
     sectors: float = 0.0
