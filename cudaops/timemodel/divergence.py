@@ -29,13 +29,15 @@ class Turns(NamedTuple):
 
 
 class Divergence(NamedTuple):
-    """What is known of one launch; nothing where its threads do alike, or nobody counted."""
+    """What is known of one launch; of lines nothing where the threads of each block do alike."""
 
     turns: Mapping[Place, Turns] = {}
     heaviest_block: float = 1.0
     """Steps of the block that makes most, over the mean of the sampled ones."""
     longest_warp: float = 1.0
     """Steps of the warp that makes most of all, over the mean of the blocks' longest."""
+    is_known: bool = False
+    """Whether anybody counted."""
 
     def of(self, statements: Iterable[Statement]) -> Turns | None:
         """Of the lines of these; None where the longest lanes came to none of them."""
@@ -62,7 +64,7 @@ def divergence(
         for place, n in everywhere.items()
         if some.get(place)
     }
-    return Divergence(turns, heaviest, warp)
+    return Divergence(turns, heaviest, warp, bool(steps))
 
 
 def _over_mean(amounts: Sequence[float]) -> float:

@@ -100,18 +100,17 @@ def model_launch(
         wanted = registers_per_thread(function, threads if bounded else None)
         registers = min(wanted, max(device.registers_per_sm // max(threads, 1) // 8 * 8, 16))
         static = shared_bytes(function)
-    smem = static + launch.dynamic_smem_bytes
-    held = occupancy(device, threads, registers, smem)
+    held = occupancy(device, threads, registers, smem := static + launch.dynamic_smem_bytes)
     if held.blocks_per_sm < 1:
-        return Misbehaved(
-            what="launch_refused",
-            message=f"a block of {threads} threads with {registers} registers each and {smem} "
-            f"bytes of shared memory does not fit on an SM of {device.name}",
+        message = (
+            f"a block of {threads} threads with {registers} registers each and {smem} bytes of "
+            f"shared memory does not fit on an SM of {device.name}"
         )
+        return Misbehaved(what="launch_refused", message=message)
     l1_bytes = _l1_of_a_block(device, held, smem, launch)
     sampled = Sampled(max(len(sample.trace.counted), 1), threads)
-    local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
     joins = _joins_atomics(function)
+    local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
     sites = (*_traced(sample, l1_bytes, joins), *local)
     callees = _callees(sample.functions, function, sites)
     found = shape(function, sites, finder(sites), callees, sampled, sample.divergence)
@@ -133,8 +132,8 @@ def model_launch(
     if (problem := _contradiction(modelled)) is not None:
         message = f"the time model contradicts itself about {kernel}: {problem}; {REMEDY}"
         return Misbehaved(what="not_measured", message=message)
-    mixes = _line_mixes(function, sites, callees, sampled)
     notes = _notes(modelled, sampled, resources, asked)
+    mixes = _line_mixes(function, sites, callees, sampled)
     return LaunchModel(modelled, kernel, unit, mixes, notes, resources)
 
 

@@ -87,8 +87,10 @@ def shape(
         built = _stretch(run, function, sites, nodes, sampled, one, aliasing, lanes)
         if built is None:
             continue
-        built = replace(built, settles=position in borrowed)
-        unequal = by_warps(built, sampled.warps, _unevenness(run, divergence, sampled))
+        unevenness = _unevenness(run, divergence, sampled)
+        blocks = min(unevenness * built.warps, 1.0) if divergence.is_known else 1.0
+        built = replace(built, settles=position in borrowed, blocks=blocks)
+        unequal = by_warps(built, sampled.warps, unevenness)
         (once if before else stretches.setdefault(run.phase, [])).extend(unequal)
     phases = [Phase(tuple(once), 1.0, False)] if once else []
     for phase in dict.fromkeys(run.phase for run in runs):

@@ -80,6 +80,9 @@ class Stretch:
     """Share of the block's warps that run it at all, 0-1."""
     settles: bool = False
     """Whether it begins with data that another stretch has loaded."""
+    blocks: float = 1.0
+    """Share of the blocks, 0-1, that run it at all, where that is known: `warps` is so much larger
+    in these."""
     turns_back: bool = False
     """Whether a branch leads from its end back to its beginning."""
 
@@ -224,11 +227,11 @@ class KernelWork:
         rest of its work more warps take part, then in more turns. What every warp of every block
         does once stays as it is."""
         factor = max(self.heaviest_block, self.longest_warp)
-        turns = self.longest_warp
 
         def stretch(s: Stretch, times: float) -> Stretch:
             if times == s.repeats == s.warps == 1.0:
                 return s
+            turns = self.longest_warp * s.blocks
             warps = min(s.warps * factor / turns, 1.0)
             return replace(s, warps=warps, repeats=s.repeats * factor * s.warps / warps)
 
