@@ -74,6 +74,8 @@ def _over_mean(amounts: Sequence[float]) -> float:
 def _by_place(functions: Sequence[Function]) -> dict[Place, float]:
     found: dict[Place, float] = {}
     for function in functions:
+        if function.is_guessed or not function.ran:
+            continue
         for block in function.blocks.values():
             for place in {s.place for s in block.statements if block.count and s.place}:
                 found[place] = found.get(place, 0.0) + block.count

@@ -260,8 +260,9 @@ def _leaves(node: Node, run: Run) -> bool:
 def _lanes(
     run: Run, sites: Sequence[Site], sampled: Sampled, divergence: Divergence
 ) -> float:  # fmt: skip
-    """Active threads of a warp in this run, from its unconditional memory accesses; where there are
-    none in a loop, from the turns of each warp's longest lane."""
+    """Active threads of a warp in this run, from its unconditional memory accesses and, in a loop,
+    from the turns of each warp's longest lane: the trace drops what a thread does too often, and
+    the longest lane of all loops may be less in one of them, so that both may say too many."""
     full = sampled.threads_per_block / sampled.warps
     seen = [
         sites[s].lanes
@@ -271,9 +272,8 @@ def _lanes(
         for s in (*op.loads, *op.stores)
     ]
     turns = divergence.of(op.statement for op in run.head.ops) if run.head.loops else None
-    if not seen and turns is not None:
-        return min(max(turns.threads / turns.lanes, 1.0), full)
-    return min(max(seen, default=full), full)
+    by_turns = full if turns is None else max(turns.threads / turns.lanes, 1.0)
+    return min(max(seen, default=full), by_turns, full)
 
 
 def _unevenness(run: Run, divergence: Divergence, sampled: Sampled) -> float:
