@@ -217,7 +217,9 @@ class Microarchitecture:
     assumed elsewhere."""
     constant_word_cycles: float = 2.0
     """Of the L1/shared data path, for each word of constant memory that lanes of one instruction
-    ask for."""
+    ask for. Assumed; one measurement allows at most 2.4: H200, driver 580.159.04, 2026-11-30, a
+    block of 32 warps looks up 354 thousand words in tables in 866 thousand cycles, with all else
+    that it does."""
     shared_latency: float
     """Load from shared memory without conflict."""
     l1_latency: float

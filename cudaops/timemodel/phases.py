@@ -88,7 +88,7 @@ def shape(
         if built is None:
             continue
         unevenness = _unevenness(run, divergence, sampled)
-        blocks = min(unevenness * built.warps, 1.0) if divergence.is_known else 1.0
+        blocks = min(max(unevenness, 1.0) * built.warps, 1.0) if divergence.is_known else 1.0
         built = replace(built, settles=position in borrowed, blocks=blocks)
         unequal = by_warps(built, sampled.warps, unevenness)
         (once if before else stretches.setdefault(run.phase, [])).extend(unequal)
@@ -298,7 +298,7 @@ def by_warps(stretch: Stretch, warps: int, unevenness: float) -> list[Stretch]:
         stretch, repeats=max(others, 1.0), warps=taking_part / warps * min(others, 1.0)
     )  # fmt: skip
     first = replace(stretch, repeats=max(longest - others, 1.0), warps=1.0 / warps)
-    return [first, rest]
+    return [first, rest] if rest.warps else [first]
 
 
 def _trips(header: Node, nodes: list[Node]) -> float:

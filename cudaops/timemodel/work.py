@@ -229,7 +229,7 @@ class KernelWork:
         factor = max(self.heaviest_block, self.longest_warp)
 
         def stretch(s: Stretch, times: float) -> Stretch:
-            if times == s.repeats == s.warps == 1.0:
+            if s.warps == 0.0 or times == s.repeats == s.warps == 1.0:
                 return s
             turns = self.longest_warp * s.blocks
             warps = min(s.warps * factor / turns, 1.0)

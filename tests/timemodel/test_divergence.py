@@ -30,7 +30,7 @@ void kernel (real * restrict a)
 
 
 def test_turns_are_found_by_lines() -> None:
-    threads, lanes, longest = (parse(DUMP.replace("COUNT", n)) for n in ("640", "160", "100"))
+    threads, lanes, longest = [parse(DUMP.replace("COUNT", n)) for n in ("640", "160", "100")]
     found = divergence(threads, lanes, longest, [(90.0, 60.0), (30.0, 20.0)])
     assert found.turns["k.cu", 4] == (640, 160, 100)
     assert found.heaviest_block == pytest.approx(1.5)

@@ -380,14 +380,14 @@ def _counted(
             "the counted build wrote no counters", "check that gcov's library is whole"
         )
     try:
-        threads, *some = (
+        threads, lanes, longest = (
             _functions(executor, unit, Path(built.folder), folder, name)
             for name in (prefix.name, *LONGEST)
         )
         steps = _steps_of_blocks(folder)
     except UntrustedFileError as wrong:
         return bad_report(f"counters: {wrong}")
-    return _Counted(threads, divergence(threads, *some, steps))
+    return _Counted(threads, divergence(threads, lanes, longest, steps))
 
 
 LONGEST = ("counters.lanes", "counters.warps")
