@@ -32,7 +32,7 @@ void kernel (real * restrict a)
 def test_turns_are_found_by_lines() -> None:
     threads, lanes, longest = [parse(DUMP.replace("COUNT", n)) for n in ("640", "160", "100")]
     found = divergence(threads, lanes, longest, [(90.0, 60.0), (30.0, 20.0)])
-    assert found.turns["k.cu", 4] == (640, 160, 100)
+    assert list(found.turns["k.cu", 4]) == [640.0, 160.0, 100.0]
     assert found.heaviest_block == pytest.approx(1.5)
     assert found.longest_warp == pytest.approx(1.5)
     assert not divergence(threads, (), (), ()).turns
