@@ -210,6 +210,16 @@ class Microarchitecture:
     fp64_latency: float = 8.0
     """Dependent DADD, DMUL, DFMA, issue to issue, where the chip has a full FP64 pipe. Measured:
     H200, 8.3 (`_H200`); assumed elsewhere."""
+    branch_latency: float = 17.0
+    """From a branch back to a loop's top to what stands there, of one warp. Measured: H200, driver
+    580.159.04, 2026-11-30: a loop that nvcc 13.0 does not unroll (12 instructions of SASS, 22
+    cycles of them in a row, of which one thread goes round 16,384 times) takes 39.7 cycles a turn;
+    assumed elsewhere."""
+    constant_word_cycles: float = 2.0
+    """Of the L1/shared data path, for each word of constant memory that lanes of one instruction
+    ask for. Assumed; one measurement allows at most 2.4: H200, driver 580.159.04, 2026-11-30, a
+    block of 32 warps looks up 354 thousand words in tables in 866 thousand cycles, with all else
+    that it does."""
     shared_latency: float
     """Load from shared memory without conflict."""
     l1_latency: float

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 Place = tuple[str, int]
 """File as the compiler names it, 1-based line."""
 
@@ -93,6 +95,18 @@ class Function:
     """False where no thread of the sample came to it."""
     is_guessed: bool = False
     """Whether its counts are g++'s guesses, since it found no counters of this function."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What a type's other name stands for: `ull` for `unsigned long long`."""
+
+    def resolved(self, kind: str) -> str:
+        """The type with such names replaced."""
+        names = self.__dict__.get("names", {})  # samples of older versions have none
+        for _ in range(MOST_NAMES):
+            found = next((w for w in re.findall(r"\w+", kind) if w in names), None)
+            if found is None:
+                break
+            kind = re.sub(rf"\b{found}\b", names[found], kind)
+        return kind
 
     def type_of(self, name: str) -> str:
         """Type of an SSA name or variable, qualifiers stripped; empty where unknown."""
@@ -101,7 +115,42 @@ class Function:
         if found is None:
             base = plain.rpartition("_")[0]
             found = self.types.get(base) or self.parameters.get(base, "")
-        return found.replace("const ", "").replace("volatile ", "").strip()
+        return self.resolved(found.replace("const ", "").replace("volatile ", "").strip())
+
+
+MOST_NAMES = 8
+"""Names of names that are followed."""
+_STANDARD = {
+    "size_t": "unsigned long", "ulong": "unsigned long", "uint": "unsigned int",
+    "ushort": "unsigned short", "uchar": "unsigned char",
+    **{
+        f"{sign}int{bits}_t": f"{word}{kind}"
+        for sign, word in (("", ""), ("u", "unsigned "))
+        for bits, kind in ((8, "char"), (16, "short"), (32, "int"), (64, "long"))
+    },
+    "int8_t": "signed char",
+}  # fmt: skip
+_NUMBER = r"((?:(?:unsigned|signed|char|short|int|long|float|double|[A-Za-z_]\w*)\s+)*?\w+)"
+_TYPEDEF = re.compile(rf"\btypedef\s+{_NUMBER}\s+(\w+)\s*;")
+_USING = re.compile(rf"\busing\s+(\w+)\s*=\s*{_NUMBER}\s*;")
+
+
+def type_names(texts: Iterable[str]) -> dict[str, str]:
+    """Other names of numbers' types in these sources, and the standard ones. g++ prints whichever
+    the author wrote."""
+    found = dict(_STANDARD)
+    for text in texts:
+        found |= {name: " ".join(kind.split()) for kind, name in _TYPEDEF.findall(text)}
+        found |= {name: " ".join(kind.split()) for name, kind in _USING.findall(text)}
+    return {name: _as_printed(kind) for name, kind in found.items() if name not in kind.split()}
+
+
+def _as_printed(kind: str) -> str:
+    """An integer's type in g++'s words: `long long unsigned int`."""
+    words = kind.split()
+    if "unsigned" not in words or not {"short", "int", "long", "unsigned"}.issuperset(words):
+        return kind
+    return " ".join([*(w for w in words if w in ("short", "long")), "unsigned int"])
 
 
 _OF_TWO_OR_FOUR = (
@@ -129,8 +178,9 @@ def vector_members(functions: Sequence[Function]) -> frozenset[Place]:
     )
 
 
-def parse(text: str) -> list[Function]:
-    """Every function of a dump, in order. Unnamed namespaces are left out of names."""
+def parse(text: str, names: Mapping[str, str] = NO_NAMES) -> list[Function]:
+    """Every function of a dump, in order. Unnamed namespaces are left out of names. `names`: as
+    `type_names` finds them."""
     functions: list[Function] = []
     body: list[str] = []
     for line in text.replace("{anonymous}::", "").splitlines():
@@ -139,7 +189,7 @@ def parse(text: str) -> list[Function]:
             if functions:
                 _fill(functions[-1], body)
             ran = not line.endswith("(unlikely executed)")
-            functions.append(Function(start.group(1), start.group(2), ran=ran))
+            functions.append(Function(start.group(1), start.group(2), ran=ran, names=dict(names)))
             body = []
         elif functions:
             body.append(line)

@@ -54,8 +54,9 @@ class SiteKey(NamedTuple):
     """Bytes; 0 where the dump does not tell."""
     write: bool
     atomic: bool
-    space: Literal["shared", "any"]
-    """`shared`: a variable named directly, which is shared memory or no device memory we trace."""
+    space: Literal["shared", "variable", "any"]
+    """`shared`, `variable`: named directly, in shared memory or else in constant or global memory,
+    if in any."""
 
 
 MULTIPLY_ADDS = ("fma", "fms", "fnma", "fnms")
@@ -224,21 +225,22 @@ class Translator:
         self, place: Place | None, size: int, *, write: bool, atomic: bool, reference: str
     ) -> int | None:
         file, line = (PurePosixPath(place[0]).name, place[1]) if place else ("", 0)
-        return self._find(
-            SiteKey(file, line, size, write, atomic, "shared" if reference else "any")
-        )
+        space: Literal["shared", "variable", "any"] = "any"
+        if reference:
+            space = "shared" if reference in self._function.statics else "variable"
+        return self._find(SiteKey(file, line, size, write, atomic, space))
 
     def _reference_bytes(self, reference: str) -> int:
         typed = MEM_TYPE.match(reference)
         if typed and "." not in reference.rpartition("]")[2]:
-            return bytes_of(typed.group(1) or typed.group(2))
+            return bytes_of(self._function.resolved(typed.group(1) or typed.group(2)))
         if reference.startswith("*"):
             pointer = self._function.type_of(reference[1:])
             plain = pointer.removesuffix("restrict").rstrip()
             return bytes_of(plain.rpartition("*")[0]) if plain.endswith("*") else 0
         base = array_base(reference)
         if base and "." not in reference and base in self._function.arrays:
-            return bytes_of(self._function.types[base])
+            return bytes_of(self._function.resolved(self._function.types[base]))
         return 0
 
     def _call(self, name: str, kind: str) -> Mix:

@@ -19,6 +19,7 @@ from cudaops.errors import SandboxUnavailable
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
 from cudaops.timemodel.costs import is_dear
+from cudaops.timemodel.divergence import ALIKE, Divergence
 from cudaops.timemodel.gimple import Function, vector_members
 from cudaops.timemodel.instructions import Callee, Translator
 from cudaops.timemodel.phases import Sampled, operations, shape
@@ -47,6 +48,7 @@ class Sample(NamedTuple):
     """Functions of the unit that ran, with the counts of all sampled blocks together."""
     working_share: float = 1.0
     """Of the grid's blocks, 0-1; the others access no memory, and none of them is in the sample."""
+    divergence: Divergence = ALIKE
 
 
 class LaunchModel(NamedTuple):
@@ -98,21 +100,20 @@ def model_launch(
         wanted = registers_per_thread(function, threads if bounded else None)
         registers = min(wanted, max(device.registers_per_sm // max(threads, 1) // 8 * 8, 16))
         static = shared_bytes(function)
-    smem = static + launch.dynamic_smem_bytes
-    held = occupancy(device, threads, registers, smem)
+    held = occupancy(device, threads, registers, smem := static + launch.dynamic_smem_bytes)
     if held.blocks_per_sm < 1:
-        return Misbehaved(
-            what="launch_refused",
-            message=f"a block of {threads} threads with {registers} registers each and {smem} "
-            f"bytes of shared memory does not fit on an SM of {device.name}",
+        message = (
+            f"a block of {threads} threads with {registers} registers each and {smem} bytes of "
+            f"shared memory does not fit on an SM of {device.name}"
         )
+        return Misbehaved(what="launch_refused", message=message)
     l1_bytes = _l1_of_a_block(device, held, smem, launch)
     sampled = Sampled(max(len(sample.trace.counted), 1), threads)
-    local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
     joins = _joins_atomics(function)
+    local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
     sites = (*_traced(sample, l1_bytes, joins), *local)
     callees = _callees(sample.functions, function, sites)
-    found = shape(function, sites, finder(sites), callees, sampled)
+    found = shape(function, sites, finder(sites), callees, sampled, sample.divergence)
     working = _working(launch.grid, sample.working_share)
     moved = traffic(sample.trace, sites, working, sizes, device, held.blocks_per_sm)
     met = _hottest(sample.trace, sites, working.volume, joins)
@@ -122,7 +123,8 @@ def model_launch(
         phases=found.phases, sites=sites, counts=found.counts, traffic=moved,
         barriers_per_block=found.barriers_per_block,
         hottest_atomic=met.hottest, same_line=met.serial - met.hottest, integer_atomics=joins,
-        heaviest_block=_heaviest(sample), launched_blocks=launch.grid.volume,
+        heaviest_block=_heaviest(sample), longest_warp=sample.divergence.longest_warp,
+        launched_blocks=launch.grid.volume,
     )  # fmt: skip
     costs = Costs.of(work, device, microarchitecture(device.compute_capability), cold=cold)
     estimated = estimate(work, device, cold=cold)
@@ -130,8 +132,8 @@ def model_launch(
     if (problem := _contradiction(modelled)) is not None:
         message = f"the time model contradicts itself about {kernel}: {problem}; {REMEDY}"
         return Misbehaved(what="not_measured", message=message)
-    mixes = _line_mixes(function, sites, callees, sampled)
     notes = _notes(modelled, sampled, resources, asked)
+    mixes = _line_mixes(function, sites, callees, sampled)
     return LaunchModel(modelled, kernel, unit, mixes, notes, resources)
 
 
@@ -269,9 +271,10 @@ def _hottest(trace: Trace, sites: tuple[Site, ...], grid_blocks: int, joins: boo
 
 
 def _heaviest(sample: Sample) -> float:
-    """Accesses of the sampled block that makes most, over their mean."""
+    """Accesses of the sampled block that makes most, over their mean; or steps, if more by them."""
     done = [b.accesses for b in sample.trace.counted]
-    return max(done) * len(done) / sum(done) if sum(done) else 1.0
+    by_accesses = max(done) * len(done) / sum(done) if sum(done) else 1.0
+    return max(by_accesses, sample.divergence.heaviest_block)
 
 
 def _line_mixes(
@@ -438,6 +441,9 @@ def _note(model: LaunchModel, line: Line) -> str:
         if kind[0] == "shared":
             waves = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
             parts.append(f"shared {what}, {waves:.1f} wavefronts an instruction")
+        elif kind[0] == "constant":
+            words = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
+            parts.append(f"constant load, {words:.1f} words a request, one after another")
         elif kind[0] == "local":
             waves = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
             told = f"local memory {what}, {waves:.1f} wavefronts an instruction"

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from cudaops.timemodel import costs as cost
 from cudaops.timemodel.aliasing import Aliasing
+from cudaops.timemodel.divergence import ALIKE, UNEVEN_WARPS, Divergence
 from cudaops.timemodel.gimple import Function, Phi, Place, ssa_names
 from cudaops.timemodel.instructions import Callee, FindSite, Op, Translator, prologue
 from cudaops.timemodel.loops import (
@@ -59,11 +60,13 @@ def shape(
     find: FindSite,
     callees: Mapping[str, Callee],
     sampled: Sampled,
+    divergence: Divergence = ALIKE,
 ) -> KernelShape:
     """Phases, stretches and steps of the kernel, with thread-level operation counts.
 
     `find` joins a statement to the traced site of the same line, size and direction; `callees` has
-    the instructions of device functions that were not inlined, a call each.
+    the instructions of device functions that were not inlined, a call each; `divergence` says how
+    unequal threads are.
     """
     translator = Translator(function, find, callees)
     nodes = nodes_of(function, operations(function, translator))
@@ -79,11 +82,16 @@ def shape(
     for position, run in enumerate(runs):
         turns = times.get(run.phase, 1.0)
         before = turns > 1.5 and run.head.count <= 1.02 * sampled.threads
-        built = _stretch(run, function, sites, nodes, sampled, 1.0 if before else turns, aliasing)
+        one = 1.0 if before else turns
+        lanes = _lanes(run, sites, sampled, divergence)
+        built = _stretch(run, function, sites, nodes, sampled, one, aliasing, lanes)
         if built is None:
             continue
-        built = replace(built, settles=position in borrowed)
-        (once if before else stretches.setdefault(run.phase, [])).append(built)
+        unevenness = _unevenness(run, divergence, sampled)
+        blocks = min(max(unevenness, 1.0) * built.warps, 1.0) if divergence.is_known else 1.0
+        built = replace(built, settles=position in borrowed, blocks=blocks)
+        unequal = by_warps(built, sampled.warps, unevenness)
+        (once if before else stretches.setdefault(run.phase, [])).extend(unequal)
     phases = [Phase(tuple(once), 1.0, False)] if once else []
     for phase in dict.fromkeys(run.phase for run in runs):
         if phase in stretches:
@@ -176,10 +184,10 @@ def operations(function: Function, translator: Translator) -> dict[int, list[Op]
 
 def _stretch(
     run: Run, function: Function, sites: Sequence[Site], nodes: list[Node], sampled: Sampled,
-    turns: float, aliasing: Aliasing,
+    turns: float, aliasing: Aliasing, lanes: float,
 ) -> Stretch | None:  # fmt: skip
     threads = _threads_taking_part(run.head, nodes) / sampled.blocks / max(turns, 1e-9)
-    lanes = min(_lanes(run, sites, sampled), max(threads, 1.0))
+    lanes = min(lanes, max(threads, 1.0))
     per_warp = run.head.count / lanes / sampled.blocks / sampled.warps / max(turns, 1e-9)
     warps = min(threads / lanes / sampled.warps, per_warp, 1.0)
 
@@ -193,7 +201,8 @@ def _stretch(
     for node in run.nodes:
         share = min(node.count / run.head.count, 1.0) if run.head.count else 0.0
         above = [ends[p] for p in node.predecessors if p in ends and p != run.nodes[-1].index]
-        scheduler.under(above if share < ALWAYS and node is not run.head else [])
+        in_arm = share < ALWAYS or len(node.predecessors) == 1
+        scheduler.under(above if in_arm and node is not run.head else [])
         if node is not run.head:
             for phi in node.phis:
                 scheduler.merge(phi.target, [source for source, _ in phi.sources])
@@ -209,12 +218,15 @@ def _stretch(
         factor = min(unroll_factor(steps, _trips(run.head, nodes)), _most_copies(run, function))
         carried = {source for phi in run.head.phis for source, _ in phi.sources}
         chase = scheduler.feeds_address(carried & _address_roots(run))
+        behind = scheduler.shared_behind(_made(run))
         merge = not (scheduler.stores_block_loads(_made(run)) or chase)
         steps = unrolled(
-            steps, factor, sites, Loop(merge, _loop_overhead(run), _carried_chain(run))
-        )
+            steps, factor, sites,
+            Loop(merge, _loop_overhead(run), _carried_chain(run), behind),
+        )  # fmt: skip
     repeats = per_warp / warps / factor
-    return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0))
+    back = run.head.index in run.nodes[-1].successors
+    return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0), turns_back=back)
 
 
 def _most_copies(run: Run, function: Function) -> int:
@@ -245,8 +257,12 @@ def _leaves(node: Node, run: Run) -> bool:
     return node is run.nodes[-1] or outside or run.head.index in node.successors
 
 
-def _lanes(run: Run, sites: Sequence[Site], sampled: Sampled) -> float:
-    """Active threads of a warp in this run, from its unconditional memory accesses."""
+def _lanes(
+    run: Run, sites: Sequence[Site], sampled: Sampled, divergence: Divergence
+) -> float:  # fmt: skip
+    """Active threads of a warp in this run, from its unconditional memory accesses and, in a loop,
+    from the turns of each warp's longest lane: the trace drops what a thread does too often, and
+    the longest lane of all loops may be less in one of them, so that both may say too many."""
     full = sampled.threads_per_block / sampled.warps
     seen = [
         sites[s].lanes
@@ -255,7 +271,34 @@ def _lanes(run: Run, sites: Sequence[Site], sampled: Sampled) -> float:
         for op in node.ops
         for s in (*op.loads, *op.stores)
     ]
-    return min(max(seen, default=full), full)
+    turns = divergence.of(op.statement for op in run.head.ops) if run.head.loops else None
+    by_turns = full if turns is None else max(turns.threads / turns.lanes, 1.0)
+    return min(max(seen, default=full), by_turns, full)
+
+
+def _unevenness(run: Run, divergence: Divergence, sampled: Sampled) -> float:
+    """Turns of a block's longest warp over the mean of its warps, in a loop; 1 elsewhere."""
+    if not run.head.loops:
+        return 1.0
+    turns = divergence.of(op.statement for op in run.head.ops)
+    return 1.0 if turns is None else turns.longest * sampled.warps / turns.lanes
+
+
+def by_warps(stretch: Stretch, warps: int, unevenness: float) -> list[Stretch]:
+    """The same work, the block's first warp doing `unevenness` times the mean of all."""
+    total = stretch.warps * stretch.repeats * warps
+    longest = min(unevenness * total / warps, total)
+    taking_part = max(round(stretch.warps * warps), 1)
+    if unevenness < UNEVEN_WARPS or longest <= stretch.repeats or longest < 2.0:
+        return [stretch]
+    if taking_part == 1:
+        return [replace(stretch, warps=1.0 / warps, repeats=max(longest, 1.0))]
+    others = (total - longest) / (taking_part - 1)
+    rest = replace(
+        stretch, repeats=max(others, 1.0), warps=taking_part / warps * min(others, 1.0)
+    )  # fmt: skip
+    first = replace(stretch, repeats=max(longest - others, 1.0), warps=1.0 / warps)
+    return [first, rest] if rest.warps else [first]
 
 
 def _trips(header: Node, nodes: list[Node]) -> float:

@@ -46,8 +46,8 @@ class Action(NamedTuple):
     """What a warp does next."""
 
     kind: str
-    """`load`, `work`, `join` (wait for the arithmetic issued so far), `settle` (wait for every load
-    still out) or `barrier`."""
+    """`load`, `work`, `join` (wait for the arithmetic issued so far, and `chain_cycles`), `settle`
+    (wait for every load still out) or `barrier`."""
     steps: tuple[int, ...] = ()
     """`load`: the number its data is waited for by. `work`: the numbers it waits for."""
     load: Load | None = None
@@ -143,7 +143,7 @@ class _Sm:
                 continue
             if action.kind == "join":
                 warp.position += 1
-                then = max(now, warp.pending)
+                then = max(now, warp.pending) + action.chain_cycles
                 self.usage.wait_chain += then - now
                 heapq.heappush(queue, (then, index))
                 continue
@@ -341,7 +341,7 @@ class Costs:
             site = self.sites[use.site]
             issue += use.instructions
             path += use.instructions * self.wavefronts(site)
-            if site.space == "shared":
+            if site.space in ("shared", "constant"):
                 latency = max(latency, self.times.shared_latency)
                 continue
             missed = use.instructions * site.sectors * 32.0 * (1.0 - site.l1_hit)
@@ -391,6 +391,8 @@ class Costs:
     def wavefronts(self, site: Site) -> float:
         """Cycles of the data path one instruction holds: its wavefronts, or the time its addresses
         take to get through the load/store units."""
+        if site.space == "constant":
+            return max(site.wavefronts * self.times.constant_word_cycles, self.lsu_cycles)
         serial = site.same_address if site.atomic and site.space == "shared" else 1.0
         return max(site.wavefronts * serial, self.lsu_cycles)
 
@@ -481,6 +483,8 @@ def _parts(work: KernelWork, costs: Costs, stage: Stage, share: float) -> Iterat
                 first = (Action("settle"),) if stretch.settles else ()
                 repeats = max(round(stretch.repeats * share), 1)
                 actions = tuple(_flatten(stretch.steps, costs, number))
+                if stretch.turns_back:
+                    actions = _closed(actions, costs.times.branch_latency)
                 yield _Part(taking_part, first, actions, repeats)
                 number += 2 * len(stretch.steps)
         if phase.barrier:
@@ -492,7 +496,7 @@ def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
     order: list[tuple[int, bool]] = []
     sent = 0
     for at in range(len(steps)):
-        while sent < len(steps) and sent <= at + _ahead(steps, sent, costs):
+        while sent < len(steps) and sent <= at + _ahead(steps, sent, at, costs):
             if steps[sent].loads:
                 order.append((sent, True))
             sent += 1
@@ -517,14 +521,24 @@ def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
     return actions
 
 
+def _closed(actions: tuple[Action, ...], latency: float) -> tuple[Action, ...]:
+    """The same with a branch behind it, which waits for what it is decided by."""
+    begun = actions[:-1] if actions and actions[-1].kind == "join" else actions
+    return (*begun, Action("join", chain_cycles=latency))
+
+
 def _by_space(step: Step, costs: Costs) -> tuple[list[Use], list[Use]]:
     """Loads from shared memory and from global memory: each is waited for on its own."""
     shared = [u for u in step.loads if costs.sites[u.site].space == "shared"]
     return shared, [u for u in step.loads if costs.sites[u.site].space != "shared"]
 
 
-def _ahead(steps: Sequence[Step], index: int, costs: Costs) -> int:
+def _ahead(steps: Sequence[Step], index: int, at: int, costs: Costs) -> int:
+    """How many steps before its own the loads of a step go out, seen from step `at`."""
     step = steps[index]
+    stored = (u for s in steps[at:index] for u in s.stores)
+    if step.behind and any(costs.sites[u.site].space == "shared" for u in stored):
+        return 0
     if step.follows or any(costs.sites[u.site].space == "global" for u in step.loads):
         return 0
     return int(PREFETCH_REGISTERS // max(step.registers, 1.0))

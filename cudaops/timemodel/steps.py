@@ -46,6 +46,7 @@ class _Draft:
     shared: bool = False
     consumed: bool = False
     follows: bool = False
+    behind: bool = False
     needs: set[int] = field(default_factory=set)
 
 
@@ -80,6 +81,8 @@ class Scheduler:
         self._values: dict[str, _Value] = {}
         self._loaded: list[Statement] = []
         self._stored: list[tuple[Statement, int]] = []
+        self._shared_loads: list[Statement] = []
+        self._shared_stores: list[Statement] = []
         self._shared_at = 0
         self._now = 0
         self._decided = -1
@@ -153,6 +156,7 @@ class Scheduler:
             if step == self._shared_at and step < len(self._drafts) and self._drafts[step].consumed:
                 step += 1
             self._shared_at = step
+            self._shared_loads.append(op.statement)
         while step < len(self._drafts) and sum(self._drafts[step].loads.values()) >= MOST_LOADS:
             step += 1
         draft = self._draft(step)
@@ -161,6 +165,9 @@ class Scheduler:
             draft.registers += share * max(op.loaded_bytes, 4) / 4
         draft.shared = draft.shared or shared
         draft.follows = draft.follows or depends_on >= 0
+        draft.behind = draft.behind or (
+            shared and not all(self._apart(op.statement, s) for s in self._shared_stores)
+        )
         draft.mix += op.mix
         return step
 
@@ -172,6 +179,26 @@ class Scheduler:
         return max(
             (at + 1 for store, at in self._stored if not self._aliasing.apart(load, store)),
             default=0,
+        )
+
+    def _apart(self, load: Statement, store: Statement) -> bool:
+        """Whether the two never touch one place in shared memory: in two arrays, or a constant
+        distance from each other."""
+        arrays = array_base(load.value), array_base(store.target or "")
+        known = all(a in self._function.statics for a in arrays)
+        return (known and arrays[0] != arrays[1]) or self._aliasing.apart(load, store)
+
+    def shared_behind(self, made: set[str]) -> bool:
+        """Whether a loop's next iterations' loads from shared memory may read what this one stores
+        there. `made` as in `stores_block_loads`."""
+        return any(
+            not (
+                self._apart(load, store)
+                if array_base(load.value) != array_base(store.target or "")
+                else self._aliasing.apart_later(load, store, made)
+            )
+            for load in self._shared_loads
+            for store in self._shared_stores
         )
 
     def _shared(self, op: Op) -> bool:
@@ -193,6 +220,7 @@ class Scheduler:
         draft.stores[site] = draft.stores.get(site, 0.0) + self._weight(site, share)
         if self._sites[site].space == "shared":
             self._shared_at = max(self._shared_at, step + 1)
+            self._shared_stores.append(statement)
         elif self._sites[site].space == "global":
             self._stored.append((statement, step))
 
@@ -212,6 +240,7 @@ class Scheduler:
                 Step(
                     tuple(Use(s, n) for s, n in d.loads.items()), d.mix,
                     tuple(Use(s, n) for s, n in d.stores.items()), d.chain, d.registers, d.follows,
+                    d.behind,
                     tuple(sorted(2 * place[n // 2] + n % 2 for n in d.needs)),
                 )
             )  # fmt: skip
@@ -251,6 +280,8 @@ class Loop(NamedTuple):
     """Counter, comparison and branch, an iteration."""
     carried: float
     """Dependent instructions from one iteration's values to the next one's."""
+    behind: bool = False
+    """Whether an iteration's loads from shared memory wait for the stores of the one before."""
 
 
 def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], loop: Loop) -> list[Step]:
@@ -258,6 +289,8 @@ def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], loop: Lo
     if factor == 1:
         return list(steps)
     once = _without(steps, loop.overhead.times(1 - 1 / factor))
+    if loop.behind:
+        once = [replace(s, behind=bool(s.loads)) for s in once]
     shared_only = all(sites[u.site].space == "shared" for s in steps for u in s.loads)
     if not loop.merge:
         return _in_a_row(once, factor)

@@ -112,8 +112,8 @@ def estimate(work: KernelWork, device: Device, *, cold: bool = False) -> Estimat
     rates = _rates(device, times)
     cycles, usage = _cycles(work, costs, rates, slots, busiest)
     cycles = max(cycles, _busy_cycles(work, device, costs, rates, busiest))
-    if work.heaviest_block > UNEVEN:
-        cycles = max(cycles, _cycles(work.heavier(work.heaviest_block), costs, rates, 1, 1)[0])
+    if max(work.heaviest_block, work.longest_warp) > UNEVEN:
+        cycles = max(cycles, _cycles(work.heavier(), costs, rates, 1, 1)[0])
     cycles = max(cycles, _starting_cycles(work, device, times))
     floor = _atomic_floor(work, times)
     found = _report(work, device, costs, held, slots, busiest, max(cycles, floor), usage)

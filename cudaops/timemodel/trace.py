@@ -312,7 +312,7 @@ def sites_of(
 
 
 def _is_joined(row: Row, members: frozenset[Place]) -> bool:
-    known = row.space != "shared" and not row.atomic and (row.file, row.line) in members
+    known = row.space == "global" and not row.atomic and (row.file, row.line) in members
     return known and row.counters["instructions"] < row.counters["requests"]
 
 
@@ -334,6 +334,8 @@ def _missed_together(rows: Sequence[Row], trace: Trace, l1_bytes: float) -> floa
 def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, missed: float | None) -> Site:
     """`missed`: of accesses that are joined in global memory, `_missed_together`."""
     c = row.counters
+    if row.space == "constant":
+        return _constant(row, blocks)
     shared = row.space == "shared"
     scale = c["accesses"] / max(c["kept"], 1.0) / blocks
     requests = c["requests"]
@@ -362,6 +364,24 @@ def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, missed: float | 
         useful_bytes=0.0 if shared else c["distinct_addresses"] * per_instruction * row.size,
         same_address=max(c["worst_multiplicity"] * per_request, 1.0),
     )
+
+
+def _constant(row: Row, blocks: int) -> Site:
+    """Where all lanes ask for one word it is an operand of what reads it, and no load."""
+    c = row.counters
+    scale = c["accesses"] / max(c["kept"], 1.0) / blocks
+    words = c["wavefronts"] / max(c["requests"], 1.0)
+    loads = c["instructions"] * scale if words > ONE_WORD else 0.0
+    return Site(
+        "constant", write=False, atomic=False, file=row.file, line=row.line,
+        bytes_per_thread=row.size, instructions_per_block=loads,
+        requests_per_block=c["requests"] * scale, accesses_per_block=c["accesses"] / blocks,
+        wavefronts=words, ideal_wavefronts=words,
+    )  # fmt: skip
+
+
+ONE_WORD = 1.05
+"""Words of constant memory a request, up to which lanes are taken to ask for the same."""
 
 
 def _hit_rate(row: Row, sizes: Sequence[int], l1_bytes: float) -> float:
@@ -395,11 +415,20 @@ def finder(sites: Sequence[Site]) -> FindSite:
         pool = exact or (near if key.size == 0 or key.atomic else [])
         if key.space == "shared":
             pool = [i for i in pool if sites[i].space == "shared"]
+        elif key.space == "variable":
+            by_space = ([i for i in pool if sites[i].space == space] for space in VARIABLES)
+            pool = next(filter(None, by_space), [])
         elif len({sites[i].space for i in pool}) > 1:
             pool = [i for i in pool if sites[i].space == "global"]
-        return max(pool, key=lambda i: sites[i].accesses_per_block, default=None)
+        found = max(pool, key=lambda i: sites[i].accesses_per_block, default=None)
+        is_operand = found is not None and sites[found].space == "constant"
+        return None if is_operand and not sites[found or 0].instructions_per_block else found
 
     return find
+
+
+VARIABLES = ("constant", "shared", "global")
+"""Where a variable that is no array of the function may be: of two on one line the first."""
 
 
 SECTOR = 32

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-MemorySpace = Literal["global", "shared", "local"]
+MemorySpace = Literal["global", "shared", "local", "constant"]
 
 
 class Mix(NamedTuple):
@@ -61,6 +61,9 @@ class Step:
     """Registers a thread that hold the loaded data."""
     follows: bool = False
     """Whether an address of its loads comes out of an earlier step's data."""
+    behind: bool = False
+    """Whether its loads from shared memory may read what an earlier step of the stretch stores
+    there, and so wait for it."""
     needs: tuple[int, ...] = ()
     """Loads of the same stretch that its work is the first to read: twice the step's position, plus
     one where they come from global memory."""
@@ -77,6 +80,11 @@ class Stretch:
     """Share of the block's warps that run it at all, 0-1."""
     settles: bool = False
     """Whether it begins with data that another stretch has loaded."""
+    blocks: float = 1.0
+    """Share of the blocks, 0-1, that run it at all, where that is known: `warps` is so much larger
+    in these."""
+    turns_back: bool = False
+    """Whether a branch leads from its end back to its beginning."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +117,8 @@ class Site:
     accesses_per_block: float
     """By single threads."""
     wavefronts: float
-    """Cycles of the L1/shared data path an instruction takes."""
+    """Cycles of the L1/shared data path an instruction takes; of constant memory the words of 4
+    bytes that its lanes ask for."""
     ideal_wavefronts: float
     """The same without bank conflicts; equal to `wavefronts` for global memory."""
     sectors: float = 0.0
@@ -210,17 +219,25 @@ class KernelWork:
     """Whether they are 32-bit integer operations, which L2 does at twice the rate."""
     heaviest_block: float = 1.0
     """Work of the block that does most over the mean of the sampled blocks."""
+    longest_warp: float = 1.0
+    """Work of the warp that does most over the mean of the sampled blocks' longest."""
 
-    def heavier(self, factor: float) -> KernelWork:
-        """One block with `factor` times the work: more of its warps take part, then in more
-        turns."""
+    def heavier(self) -> KernelWork:
+        """The heaviest block alone: its longest warp makes as many more turns as it does; for the
+        rest of its work more warps take part, then in more turns. What every warp of every block
+        does once stays as it is."""
+        factor = max(self.heaviest_block, self.longest_warp)
 
-        def stretch(s: Stretch) -> Stretch:
-            warps = min(s.warps * factor, 1.0)
+        def stretch(s: Stretch, times: float) -> Stretch:
+            if s.warps == 0.0 or times == s.repeats == s.warps == 1.0:
+                return s
+            turns = self.longest_warp * s.blocks
+            warps = min(s.warps * factor / turns, 1.0)
             return replace(s, warps=warps, repeats=s.repeats * factor * s.warps / warps)
 
         phases = tuple(
-            replace(p, stretches=tuple(stretch(s) for s in p.stretches)) for p in self.phases
+            replace(p, stretches=tuple(stretch(s, p.times) for s in p.stretches))
+            for p in self.phases
         )
         return replace(self, grid_blocks=1, phases=phases)
 

@@ -376,6 +376,11 @@ class CpuExecutor:
         env = {
             "CUDAOPS_TRACE_REPORT": str(target),
             "CUDAOPS_TRACE_UNCOUNTED": " ".join(str(b) for b in neighbours),
+            "CUDAOPS_TRACE_CONSTANT": " ".join(
+                v.qualified_name
+                for v in compiled.unit.program.global_variables
+                if v.space == "constant"
+            ),
         }
         traced = (*blocks, *neighbours)
         outcome = self.run_counted(compiled, workload, plan, traced, folder, timeout_s, env, launch)

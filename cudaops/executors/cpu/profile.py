@@ -42,7 +42,8 @@ from cudaops.executors.untrusted_files import (
     temporary_folder,
 )
 from cudaops.storage import LOCK, NOTE, Facts, entry_of, make_once, raise_for_space, raise_if_full
-from cudaops.timemodel.gimple import Function, parse
+from cudaops.timemodel.divergence import Divergence, divergence
+from cudaops.timemodel.gimple import Function, parse, type_names
 from cudaops.timemodel.idle_blocks import to_look_at, working_share
 from cudaops.timemodel.launch import LaunchModel, Sample, hot_lines, model_launch
 from cudaops.timemodel.phases import loops_of_blocks
@@ -213,8 +214,12 @@ MODEL_FLAGS = (
     "-include", "cudaops/whole_kernels.h",
 )  # fmt: skip
 """Behind our own headers. Web to gcse only save compile time behind the IL that is read."""
-COUNTING = ("-lgcov", "--coverage", "-Wl,-u,__gcov_reset")
-"""The runner resets the counters before the launch that is sampled."""
+COUNTING = (
+    "-lgcov", "--coverage", "-Wl,-u,__gcov_reset", "-Wl,-u,__gcov_dump",
+    "-Wl,--wrap=__gcov_init",
+)  # fmt: skip
+"""The runner resets the counters before the launch that is sampled, and reads them (`lanes.cpp`)
+each time that another thread takes its turn."""
 _BASE = "counted"
 _MOST_COUNTERS = 64 << 20
 """Bytes; a unit of 2,000 functions has 1 MB of them."""
@@ -322,12 +327,12 @@ def _taken(
             copy_context().run, _counted,
             executor, unit, workload, plan, blocks, folder / "c", timeout_s,
         )  # fmt: skip
-        trace, functions = traced.result(), counted.result()
+        trace, done = traced.result(), counted.result()
     if isinstance(trace, Misbehaved):
         return trace
-    if isinstance(functions, Misbehaved):
-        return functions
-    return Sample(trace, functions)
+    if isinstance(done, Misbehaved):
+        return done
+    return Sample(trace, done.functions, divergence=done.divergence)
 
 
 def _traced(
@@ -350,40 +355,71 @@ def _traced(
         return bad_report(f"trace: {wrong}")
 
 
+class _Counted(NamedTuple):
+    """What the counting build says of the sampled blocks."""
+
+    functions: tuple[Function, ...]
+    divergence: Divergence
+
+
 def _counted(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
     blocks: SampledBlocks, folder: Path, timeout_s: float,
-) -> tuple[Function, ...] | Misbehaved:  # fmt: skip
-    flags = (*MODEL_FLAGS, "-fprofile-arcs")
-    built = _built(executor.build_counted(unit, flags, COUNTING))
+) -> _Counted | Misbehaved:  # fmt: skip
+    built = _built(executor.build_counted(unit, (*MODEL_FLAGS, "-fprofile-arcs"), COUNTING))
+    prefix = folder / "counters"
+    env = {"GCOV_PREFIX": str(prefix), "CUDAOPS_LANES": "1"}
     last = len(plan.launches) - 1
-    counters = folder / "counters"
     ran = executor.run_counted(
-        built,
-        workload,
-        plan,
-        blocks.counted,
-        folder,
-        timeout_s,
-        {"GCOV_PREFIX": str(counters)},
-        last,
-    )
+        built, workload, plan, blocks.counted, folder, timeout_s, env, last
+    )  # fmt: skip
     if isinstance(ran, Misbehaved):
         return ran
-    found = next(counters.rglob("*.gcda"), None)
-    if found is None:
+    if not any(prefix.rglob("*.gcda")):
         raise SandboxUnavailable(
             "the counted build wrote no counters", "check that gcov's library is whole"
         )
-    name = found.relative_to(folder).as_posix()
     try:
-        copy_untrusted(
-            folder, name, kept := folder.with_name(f"{folder.name}.gcda"), 0, _MOST_COUNTERS
+        threads, lanes, longest = (
+            _functions(executor, unit, Path(built.folder), folder, name)
+            for name in (prefix.name, *LONGEST)
         )
+        steps = _steps_of_blocks(folder)
     except UntrustedFileError as wrong:
         return bad_report(f"counters: {wrong}")
-    text = _dump(executor, unit, Path(built.folder), kept)
-    return tuple(f for f in parse(text) if any(b.count for b in f.blocks.values()))
+    return _Counted(threads, divergence(threads, lanes, longest, steps))
+
+
+LONGEST = ("counters.lanes", "counters.warps")
+"""Folders of counters as if the longest lane of each warp, and of each block, had run alone; there
+where these do more than the mean: `lanes.cpp`."""
+_MOST_STEPS_BYTES = 1 << 20
+
+
+def _functions(
+    executor: CpuExecutor, unit: Unit, sources: Path, folder: Path, name: str
+) -> tuple[Function, ...]:
+    """Those that ran, by the counters in this folder of the run's; none where there are none.
+    Raises UntrustedFileError."""
+    found = next((folder / name).rglob("*.gcda"), None)
+    if found is None:
+        return ()
+    kept = folder.with_name(f"{folder.name}.{name}.gcda")
+    copy_untrusted(folder, found.relative_to(folder).as_posix(), kept, 0, _MOST_COUNTERS)
+    text = _dump(executor, unit, sources, kept)
+    texts = [f.text for f in unit.program.files]
+    names = type_names([*texts, unit.rewrite.source] if unit.rewrite else texts)
+    return tuple(f for f in parse(text, names) if any(b.count for b in f.blocks.values()))
+
+
+def _steps_of_blocks(folder: Path) -> tuple[tuple[float, ...], ...]:
+    """As `divergence` takes them; none where they were not told. Raises UntrustedFileError."""
+    name = "counters.blocks"
+    if not (folder / name).is_file():
+        return ()
+    text = read_untrusted(folder, name, _MOST_STEPS_BYTES).decode("utf-8", "replace")
+    lines = re.findall(r"^\d{1,18} (\d{1,18}) (\d{1,18})$", text, re.MULTILINE)
+    return tuple((float(together), float(longest)) for together, longest in lines)
 
 
 def _built(outcome: Compiled | CompileFailed) -> Compiled:

@@ -438,6 +438,27 @@ static void look_past_barrier(Worker& w, const void* site) {
   }
 }
 
+#ifdef CUDAOPS_TRACE
+// `__constant__` variables; others of the program are in global memory.
+static std::vector<std::pair<uintptr_t, size_t>> constants;
+
+static bool in_constant(uintptr_t a) {
+  for (auto& [begin, size] : constants)
+    if (a - begin < size) return true;
+  return false;
+}
+
+// CUDAOPS_TRACE_CONSTANT: their names, a space between two.
+static void find_constants() {
+  const char* text = option("CUDAOPS_TRACE_CONSTANT");
+  if (!text) return;
+  const std::string names = std::string(" ") + text + " ";
+  for (GlobalVariable* v = global_variables; v; v = v->next)
+    if (names.find(std::string(" ") + v->name + " ") != std::string::npos)
+      constants.emplace_back((uintptr_t)v->address, v->size);
+}
+#endif
+
 static inline void access(const void* p, unsigned size, bool write, bool atomic, const void* pc, bool is_volatile = false) {
   Worker* w = worker;
   if (!w || !w->in_kernel) return;
@@ -461,7 +482,8 @@ static inline void access(const void* p, unsigned size, bool write, bool atomic,
 #ifdef CUDAOPS_TRACE
   if (trace_on && space != Space::Host) {
     trace::Space seen = space == Space::Global ? trace::Space::global
-                        : space == Space::Shared ? trace::Space::shared : trace::Space::other;
+                        : space == Space::Shared ? trace::Space::shared
+                        : in_constant(a) ? trace::Space::constant : trace::Space::global;
     trace::access(w->current, w->interval, seen, a, size, write, atomic, pc);
   }
 #endif
@@ -547,6 +569,7 @@ void checker_warp(Worker& w, Warp& warp, unsigned members) {
 
 void trace_regions() {
 #ifdef CUDAOPS_TRACE
+  find_constants();
   for (auto& a : allocations) trace::region(a.number, (const void*)a.begin, a.size);
   if (const char* text = option("CUDAOPS_TRACE_UNCOUNTED"))
     for (char* end; *text; text = end) {

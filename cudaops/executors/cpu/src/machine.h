@@ -236,6 +236,14 @@ bool printed_in_kernel();
 const char* option(const char* name);
 double now();
 
+// What each lane does in a build that counts (lanes.cpp): `lanes_turn` as a thread gives way.
+extern bool lanes_on;
+void lanes_start();
+void lanes_turn(unsigned thread);
+void lanes_block_begins();
+void lanes_block_ends(Worker& w);
+void lanes_write();
+
 // Accepts or records a launch before and after it runs; a program's recorder, or a unit's nothing.
 struct Recorder {
   virtual ~Recorder() = default;

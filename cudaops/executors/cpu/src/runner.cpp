@@ -136,7 +136,10 @@ class Runner {
 #ifdef CUDAOPS_INSTRUMENTED
       trace_on = only_selected_blocks;
 #endif
-      if (only_selected_blocks && restricted_ == number && __gcov_reset) __gcov_reset();
+      if (only_selected_blocks && restricted_ == number && __gcov_reset) {
+        __gcov_reset();
+        lanes_start();
+      }
       Entry* entry = find(step.entry);
       if ((int)step.values.size() != entry->count)
         stop("launch_refused", nullptr, "%s takes %d arguments, the launch gives %zu", entry->kernel, entry->count,
@@ -150,6 +153,7 @@ class Runner {
       call.shared_bytes = step.shared_bytes;
       entry->run(*entry, call, step.values.data());
     }
+    lanes_write();
 #ifdef CUDAOPS_INSTRUMENTED
     trace_finish();
 #endif

@@ -1,5 +1,6 @@
 // What runs kernels and, in some kinds of build, watches them: compiled for each kind.
 #include "fiber.cpp"
+#include "lanes.cpp"
 #include "scheduler.cpp"
 #include "cluster.cpp"
 #include "memory.cpp"

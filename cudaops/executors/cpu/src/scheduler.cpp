@@ -87,6 +87,7 @@ static void* fresh_context(Worker& w, unsigned stack) {
 }
 
 static inline void become(Worker& w, unsigned t) {
+  if (__builtin_expect(lanes_on, 0)) lanes_turn(w.current);
   w.current = t;
   threadIdx = w.index_of[t];
 }
@@ -346,7 +347,10 @@ void run_block(Worker& w, const Call& call, unsigned long long linear, bool pois
 #ifdef CUDAOPS_INSTRUMENTED
   checker_block_begin(w);
 #endif
+  if (lanes_on) lanes_block_begins();
   cudaops_switch(&w.home, target(w, reversed_threads ? w.threads - 1 : 0));
+  if (lanes_on) lanes_turn(w.current);
+  if (lanes_on) lanes_block_ends(w);
 #ifdef CUDAOPS_INSTRUMENTED
   checker_block_end(w);
 #endif

@@ -222,6 +222,12 @@ class Recorder {
             s.ideal_wavefronts += w.ideal;
             return;
         }
+        if (r.space == Space::constant) {
+            const std::uint32_t words = r.words();
+            s.wavefronts += words;
+            s.ideal_wavefronts += words;
+            return;
+        }
         SectorList sectors;
         r.sectors(sectors);
         s.sectors += sectors.count;

@@ -33,6 +33,10 @@ inline std::uintptr_t address_in_object(const void* pc) {
     return header->e_type == ET_EXEC ? address : address - reinterpret_cast<std::uintptr_t>(info.dli_fbase);
 }
 
+inline const char* name_of(Space space) {
+    return space == Space::shared ? "shared" : space == Space::constant ? "constant" : "global";
+}
+
 inline void write_site(std::FILE* out, const Site& s, const char* comma) {
     std::fprintf(out,
                  "%s\n{\"pc\":%" PRIuPTR ",\"space\":\"%s\",\"size\":%u,\"write\":%s,\"atomic\":%s,"
@@ -41,7 +45,7 @@ inline void write_site(std::FILE* out, const Site& s, const char* comma) {
                  ",\"wavefronts\":%" PRIu64 ",\"ideal_wavefronts\":%" PRIu64
                  ",\"joined_wavefronts\":%.3f,\"joined_ideal\":%.3f,\"distinct_addresses\":%" PRIu64
                  ",\"worst_multiplicity\":%" PRIu64 ",\"hits\":[",
-                 comma, address_in_object(s.pc), s.space == Space::shared ? "shared" : "global", s.size,
+                 comma, address_in_object(s.pc), name_of(s.space), s.size,
                  s.write ? "true" : "false", s.atomic ? "true" : "false", s.accesses, s.kept, s.requests,
                  s.instructions, s.sectors, s.lines, s.wavefronts, s.ideal_wavefronts,
                  s.joined_wavefronts, s.joined_ideal, s.distinct_addresses, s.worst_multiplicity);
@@ -97,7 +101,6 @@ inline bool report(const char* path) {
     const char* comma = "";
     for (const auto& r : registry().recorders)
         for (const Site& s : r->sites()) {
-            if (s.space == Space::other) continue;
             detail::write_site(out, s, comma);
             comma = ",";
         }

@@ -12,7 +12,7 @@
 
 namespace cudaops::trace {
 
-enum class Space : std::uint8_t { global = 0, shared = 1, other = 2 };
+enum class Space : std::uint8_t { global = 0, shared = 1, constant = 2 };
 
 struct Wavefronts {
     std::uint32_t actual = 0;
@@ -91,6 +91,16 @@ class Request {
             c.worst = std::max(c.worst, run);
         }
         return c;
+    }
+
+    // Words of 4 bytes that some lane asks for: the constant cache gives one after another.
+    std::uint32_t words() const {
+        std::array<std::uintptr_t, 32> a;
+        std::size_t n = 0;
+        each([&](std::uintptr_t x) { a[n++] = x / 4; });
+        const auto end = a.begin() + static_cast<std::ptrdiff_t>(n);
+        std::sort(a.begin(), end);
+        return static_cast<std::uint32_t>(std::unique(a.begin(), end) - a.begin());
     }
 
     // 32 banks of 4 bytes, one word a bank and wavefront, equal words are broadcast. 8 byte accesses go
