@@ -163,7 +163,7 @@ def judge(
     if mixed:
         text = f"baseline and candidate were timed by different clocks: {sorted(sources)}"
         return _rejected(text, gates, isolation)
-    speedup = _speedup(comparisons, policy, measured, judged_before)
+    speedup = speedup_of(comparisons, policy, measured, judged_before)
     decided = [_speedup_gate("speedup", speedup, comparisons, policy, measured)]
     # A candidate that is too slow needs no further gate; one that is fast needs every one.
     if decided[0].passed:
@@ -173,7 +173,7 @@ def judge(
         if missing_gate is not None:
             return _rejected(missing_gate, gates, isolation)
         if measured:
-            speedup = _speedup(fresh, policy, measured, judged_before)
+            speedup = speedup_of(fresh, policy, measured, judged_before)
             decided.append(_speedup_gate("remeasured", speedup, fresh, policy, measured))
     passed = all(gate.passed for gate in decided)
     reason = decided[-1].summary
@@ -249,9 +249,11 @@ def weighted_speedup(comparisons: Sequence[Comparison]) -> float:
     return _weighted(ratios, [c.weight for c in comparisons])
 
 
-def _speedup(
-    comparisons: Sequence[Comparison], policy: Policy, measured: bool, judged_before: int
+def speedup_of(
+    comparisons: Sequence[Comparison], policy: Policy, measured: bool, judged_before: int = 0
 ) -> Speedup:
+    """What is held against the bar: by medians where times are modelled, by pairs of samples where
+    they are measured."""
     if not measured:
         return Speedup(weighted_speedup(comparisons), None, None)
     return measured_speedup(comparisons, policy, judged_before)

@@ -17,7 +17,7 @@ from cudaops.cuda.devices import device
 from cudaops.domain.base import Record
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Ran
-from cudaops.domain.judge import is_left_open, measured_speedup, weighted_speedup
+from cudaops.domain.judge import is_left_open, speedup_of, weighted_speedup
 from cudaops.domain.judgement import Comparison, Gate, GateName, Qualification
 from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import Rewrite
@@ -165,13 +165,9 @@ class Evaluating:
             return self._failed("checker", comparisons, started)
         self.comparisons = comparisons
         self.profile = comparisons[0].candidate.profile
-        return self._speedup(comparisons) >= min_speedup
-
-    def _speedup(self, comparisons: Sequence[Comparison]) -> float:
-        """As the judge reckons it: what is stopped here must not have reached his bar."""
-        if self.bench.models_time:
-            return weighted_speedup(comparisons)
-        return measured_speedup(comparisons, self.bench.policy).value
+        # As the judge reckons it: what is stopped here must not have reached his bar.
+        speedup = speedup_of(comparisons, self.bench.policy, not self.bench.models_time)
+        return speedup.value >= min_speedup
 
     def _correct(self, compiled: Sequence[Compiled]) -> bool:
         """Whether it computes what the author's does. Nothing is timed meanwhile: what is needed of

@@ -100,12 +100,11 @@ class Function:
 
     def resolved(self, kind: str) -> str:
         """The type with such names replaced."""
-        names = self.__dict__.get("names", {})  # samples of older versions have none
         for _ in range(MOST_NAMES):
-            found = next((w for w in re.findall(r"\w+", kind) if w in names), None)
+            found = next((w for w in re.findall(r"\w+", kind) if w in self.names), None)
             if found is None:
                 break
-            kind = re.sub(rf"\b{found}\b", names[found], kind)
+            kind = re.sub(rf"\b{found}\b", self.names[found], kind)
         return kind
 
     def type_of(self, name: str) -> str:

@@ -10,6 +10,7 @@ import re
 import shutil
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
@@ -379,9 +380,11 @@ def _counted(
         raise SandboxUnavailable(
             "the counted build wrote no counters", "check that gcov's library is whole"
         )
+    texts = [f.text for f in unit.program.files]
+    names = type_names([*texts, unit.rewrite.source] if unit.rewrite else texts)
     try:
         threads, lanes, longest = (
-            _functions(executor, unit, Path(built.folder), folder, name)
+            _functions(executor, unit, names, Path(built.folder), folder, name)
             for name in (prefix.name, *LONGEST)
         )
         steps = _steps_of_blocks(folder)
@@ -397,18 +400,17 @@ _MOST_STEPS_BYTES = 1 << 20
 
 
 def _functions(
-    executor: CpuExecutor, unit: Unit, sources: Path, folder: Path, name: str
-) -> tuple[Function, ...]:
+    executor: CpuExecutor, unit: Unit, names: Mapping[str, str], sources: Path, folder: Path,
+    name: str,
+) -> tuple[Function, ...]:  # fmt: skip
     """Those that ran, by the counters in this folder of the run's; none where there are none.
-    Raises UntrustedFileError."""
+    `names`: as `type_names` finds them. Raises UntrustedFileError."""
     found = next((folder / name).rglob("*.gcda"), None)
     if found is None:
         return ()
     kept = folder.with_name(f"{folder.name}.{name}.gcda")
     copy_untrusted(folder, found.relative_to(folder).as_posix(), kept, 0, _MOST_COUNTERS)
     text = _dump(executor, unit, sources, kept)
-    texts = [f.text for f in unit.program.files]
-    names = type_names([*texts, unit.rewrite.source] if unit.rewrite else texts)
     return tuple(f for f in parse(text, names) if any(b.count for b in f.blocks.values()))
 
 
