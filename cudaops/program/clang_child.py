@@ -33,7 +33,7 @@ from cudaops.program.clang_classes import (
 )
 from cudaops.program.clang_constants import evaluated
 from cudaops.program.clang_layouts import layout_of
-from cudaops.program.clang_units import Clang
+from cudaops.program.clang_units import Clang, cursor_at, instance_asked_for
 from cudaops.program.instances import callee_of
 
 MEMORY_BYTES = 6 << 30
@@ -80,23 +80,23 @@ def definitions(cursor: Cursor) -> Iterator[Cursor]:
             yield child
 
 
-def find_kernel(
-    unit: cindex.TranslationUnit, name: str, callee: str | None, place: s.Range | None
-) -> Cursor:
+def find_kernel(unit: cindex.TranslationUnit, request: dict[str, Any]) -> Cursor:
     """The definition of a kernel; of a template the instance that `Clang.parse` asked for or, where
-    its arguments mean nothing outside of the launch, the only one that the program launches.
-    `place`: of one that is overloaded, where it stands."""
+    its arguments mean nothing outside of the launch, the only one that the program launches."""
+    name, callee, is_overloaded = request["kernel"], request["callee"], request["is_overloaded"]
+    place = s.Range(request["place"])
     is_template = callee is not None
     if not is_template:
-        found = [
+        here = None if is_overloaded else _defined_at(unit, name, place, request["files"][place.file])
+        found = [here] if here is not None else [
             c
             for c in definitions(unit.cursor)
             if _K.CUDAGLOBAL_ATTR in _attributes(c) and qualified(c) == name
-        ]
+        ]  # fmt: skip
     else:
-        asked = [c for c in unit.cursor.get_children() if c.spelling == "cudaops_instance"]
-        found = [t for c in asked for t in _functions_named(c)] or launched(unit, name)
-    if place is not None:
+        asked = instance_asked_for(unit, request["main"])
+        found = (_functions_named(asked) if asked else []) or launched(unit, name)
+    if is_overloaded:
         found = [c for c in found if _stands_in(c, place)]
         if is_template:
             found = [c for c in found if _unspaced(spelled(c)) == _unspaced(callee)]
@@ -104,6 +104,24 @@ def find_kernel(
         kind = "instances" if is_template else "definitions"
         raise s.NotUnderstood(f"{len(found)} {kind} of {name}")
     return found[0]
+
+
+def _defined_at(
+    unit: cindex.TranslationUnit, name: str, place: s.Range, text: str
+) -> Cursor | None:
+    """The kernel whose name stands where it is defined; None where that is not seen. Looking at
+    everything that the program and its headers declare takes clang 30 times as long."""
+    written = text.encode()[place.start : place.end]
+    for match in re.finditer(rf"\b{name.rpartition('::')[2]}\b".encode(), written):
+        cursor = cursor_at(unit, f"{ROOT}/{place.file}", place.start + match.start())
+        if (
+            cursor.kind == _K.FUNCTION_DECL
+            and cursor.is_definition()
+            and qualified(cursor) == name
+            and _K.CUDAGLOBAL_ATTR in _attributes(cursor)
+        ):
+            return cursor
+    return None
 
 
 def _stands_in(cursor: Cursor, place: s.Range) -> bool:
@@ -411,15 +429,13 @@ class Reader:
 
 def answer(clang: Clang, request: dict[str, Any]) -> dict[str, Any]:
     """One request: the form of a kernel, or all launches; or what was not understood."""
-    place = s.Range(request["place"]) if request.get("place") else None
     # A name of several does not say which instance is asked for: the program's own are looked at.
-    asked = request.get("callee") if place is None else None
+    asked = None if request.get("is_overloaded") else request.get("callee")
     unit = clang.parse(request["files"], request["main"], asked, request.get("flags", ()))
     if "kernel" not in request:
         return {"launches": [s.encoded(one) for one in launches(unit)]}
     try:
-        kernel = find_kernel(unit, request["kernel"], request["callee"], place)
-        form = Reader(clang).form(kernel)
+        form = Reader(clang).form(find_kernel(unit, request))
     except s.NotUnderstood as problem:
         errors = [d for d in unit.diagnostics if d.severity >= cindex.Diagnostic.Error]
         first = "".join(f"; {_error(d)}" for d in errors[:1])

@@ -148,9 +148,10 @@ def kernel_form(program: Program, kernel: Kernel, callee: str | None = None) -> 
     files = _texts(program)
     instance = callee if is_template else None
     flags = tuple(preprocessor_words(program.code_options))
-    place = (kernel.file, kernel.start_byte, kernel.end_byte) if kernel.needs_types else None
-    name = kernel.qualified_name
-    found = _form_or_why_not(files, program.main_path, name, place, instance, flags)
+    place = (kernel.file, kernel.start_byte, kernel.end_byte)
+    found = _form_or_why_not(
+        files, program.main_path, kernel.qualified_name, place, kernel.needs_types, instance, flags
+    )
     if isinstance(found, str):
         raise NotUnderstood(found)
     return found
@@ -177,13 +178,16 @@ def _form_or_why_not(
     files: tuple[tuple[str, str], ...],
     main: str,
     kernel: str,
-    place: tuple[str, int, int] | None,
+    place: tuple[str, int, int],
+    is_overloaded: bool,
     callee: str | None,
     flags: tuple[str, ...],
 ) -> KernelForm | str:
     """Kept either way: several recipes ask about one kernel, and a hang costs a minute."""
-    named = {"main": main, "kernel": kernel, "place": place, "callee": callee, "flags": flags}
-    request: dict[str, Any] = {"files": dict(files), **named}
+    request: dict[str, Any] = {
+        "files": dict(files), "main": main, "kernel": kernel, "place": place,
+        "is_overloaded": is_overloaded, "callee": callee, "flags": flags,
+    }  # fmt: skip
     try:
         answer = _front_end.ask(request)
     except NotUnderstood as problem:

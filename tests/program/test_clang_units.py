@@ -34,8 +34,10 @@ def clang(tmp_path_factory: pytest.TempPathFactory) -> Clang:
 
 def asked(author: str = AUTHOR, below: str = BELOW, size: int = 4) -> dict[str, object]:
     files = {"draft.cu": below, "main.cu": author, "size.h": f"#define SIZE {size}\n"}
-    callee = "made::k_fast<3>"
-    return {"files": files, "main": "draft.cu", "kernel": "made::k_fast", "callee": callee}
+    return {
+        "files": files, "main": "draft.cu", "kernel": "made::k_fast", "callee": "made::k_fast<3>",
+        "place": ("draft.cu", 0, len(below)), "is_overloaded": False,
+    }  # fmt: skip
 
 
 def read_whole(clang: Clang, request: dict[str, object]) -> object:
@@ -55,6 +57,24 @@ def test_the_same_is_read(clang: Clang) -> None:
     assert "form" in first
     assert first == again
     assert shifted(first) == shifted(read_whole(clang, asked()))
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        "__global__ void k_fast(float* x) { x[0] = 1; }",
+        "#define NAME k_fast\n__global__ void NAME(float* x) { x[0] = 1; }",
+        "__global__ void k_fast(float* x);\n__global__ void k_fast(float* x) { x[0] = 1; }",
+        "__device__ int k_fast(int i) { return i; }\n"
+        "__global__ void k_fast(float* x) { x[0] = k_fast(1); }",
+    ],
+)
+def test_a_kernel_is_found_where_it_is_defined_or_among_all(clang: Clang, named: str) -> None:
+    below = f'#include "main.cu"\nnamespace made {{\n{named}\n}}\n'
+    request = {**asked(below=below), "callee": None}
+    found = answer(clang, request)
+    assert "form" in found
+    assert found == answer(clang, {**request, "place": ("draft.cu", 0, 1)})
 
 
 @pytest.mark.parametrize(

@@ -451,7 +451,10 @@ def test_a_child_that_dies_or_hangs_costs_one_question() -> None:
     front_end = FrontEnd()
 
     def answers(text: str = "__global__ void k() {}") -> bool:
-        request = {"files": {"x.cu": text}, "main": "x.cu", "kernel": "k", "callee": None}
+        request = {
+            "files": {"x.cu": text}, "main": "x.cu", "kernel": "k", "callee": None,
+            "place": ("x.cu", 0, len(text)), "is_overloaded": False,
+        }  # fmt: skip
         try:
             return "form" in front_end.ask(request)
         except s.NotUnderstood:
