@@ -87,7 +87,8 @@ def find_kernel(unit: cindex.TranslationUnit, request: dict[str, Any]) -> Cursor
     place = s.Range(request["place"])
     is_template = callee is not None
     if not is_template:
-        here = None if is_overloaded else _defined_at(unit, name, place, request["files"][place.file])
+        text = request["files"][place.file]
+        here = None if is_overloaded else _defined_at(unit, name, place, text)
         found = [here] if here is not None else [
             c
             for c in definitions(unit.cursor)

@@ -155,9 +155,8 @@ class Clang:
         if asked != self._compiled[0]:
             self._compiled = (asked, False)
             if path in others and "-include" not in flags:
-                unit = self._parsed(
-                    _AUTHOR, _including(path), others, flags, self._prelude(_standard(flags)), header=True
-                )
+                prelude = self._prelude(_standard(flags))
+                unit = self._parsed(_AUTHOR, _including(path), others, flags, prelude, header=True)
                 if not any(d.severity >= cindex.Diagnostic.Error for d in unit.diagnostics):
                     unit.save(self._author)
                     self._compiled = (asked, True)
