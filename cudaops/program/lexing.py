@@ -80,7 +80,8 @@ class Lexed:
 
     def code(self) -> list[Token]:
         """Tokens outside of preprocessor directives, without branches that are never compiled."""
-        return [t for t in self.tokens if t.directive < 0 and not self.dead(t.start)]
+        live = [t for t in self.tokens if t.directive < 0]
+        return [t for t in live if not self.dead(t.start)] if self.dead_ranges else live
 
     def dead(self, offset: int) -> bool:
         """Whether a byte lies in a branch that is never compiled."""
@@ -121,7 +122,7 @@ def plain_text(raw: str) -> str:
     return raw.encode("latin-1").decode("utf-8")
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def lex(raw: str) -> Lexed:
     """Take a `byte_text` apart. Never fails: what is unterminated ends at its line's end."""
     tokens: list[Token] = []

@@ -149,7 +149,7 @@ def outline(raw: str, spaces: Spaces = Spaces()) -> Outline:  # noqa: B008
     return _with_declared(read, declared) if declared else read
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def _read(raw: str, aliases: Aliases) -> Outline:
     lexed = lex(raw)
     tokens = tuple(lexed.code())
@@ -157,7 +157,7 @@ def _read(raw: str, aliases: Aliases) -> Outline:
     return Outline(lexed, tokens, tuple(_Reader(tokens, words).items(0, len(tokens), ())), words)
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=128)
 def _with_declared(read: Outline, functions: Functions) -> Outline:
     declared = merged(functions)
 
