@@ -220,6 +220,25 @@ def test_importing_loads_nothing_heavy(statement: str) -> None:
     assert ran.stdout.split() == []
 
 
+def test_help_imports_no_command() -> None:
+    code = (
+        "import sys; from cudaops.cli.boundary import run_command; run_command(['--help']);"
+        "print('loaded:', *sorted(name for name in sys.modules if name.partition('.')[0] in"
+        " ('cudaops', 'pydantic', 'rich', 'asyncio', 'numpy', 'httpx')))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    shown, loaded = ran.stdout.split("loaded:")
+    assert "Commands:" in shown
+    assert loaded.split() == [
+        "cudaops",
+        "cudaops.cli",
+        "cudaops.cli.boundary",
+        "cudaops.errors",
+    ]
+
+
 def test_an_mcp_server_comes_up_without_the_graph() -> None:
     """Hosts wait for it, some five seconds only."""
     code = (

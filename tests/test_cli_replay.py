@@ -55,6 +55,19 @@ def test_the_example_needs_nothing_but_its_folder(tmp_path: Path) -> None:
     assert sorted((p, p.stat().st_mtime_ns) for p in copy.rglob("*")) == before
 
 
+def test_it_says_where_the_seconds_went(tmp_path: Path) -> None:
+    done = replay(EXAMPLE, "--times", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    record = json.loads((EXAMPLE / "run.json").read_text("utf-8"))
+    stage, seconds = max(record["seconds_by_stage"].items(), key=lambda pair: pair[1])
+    tool, worked = max(record["seconds_by_tool"].items(), key=lambda pair: pair[1])
+    assert f"{seconds:.1f} s  {stage}\n" in done.stdout
+    assert f"{worked:.1f} s  {tool}\n" in done.stdout
+    gaps = [float(gap) for gap in re.findall(r"([0-9.]+) s after: ", done.stdout)]
+    assert 0 < len(gaps) <= 12
+    assert sum(gaps) <= record["loop_time_seconds"] + 1
+
+
 def test_a_record_without_iterations_is_replayed_from_its_record(tmp_path: Path) -> None:
     done = replay(H200, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

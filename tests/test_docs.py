@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from cudaops.cli import app
+from cudaops.cli import COMMANDS, app
 from cudaops.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -43,6 +43,12 @@ def test_every_command_is_documented_and_has_help(command: str) -> None:
     for word in command.split():
         leaf = leaf.commands[word]  # type: ignore[attr-defined]
     assert leaf.help
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_commands_line_in_help_is_the_first_of_its_own_help(name: str) -> None:
+    command = get_command(app).commands[name]  # type: ignore[attr-defined]
+    assert command.help.splitlines()[0] == COMMANDS[name].summary
 
 
 def test_every_option_of_run_is_documented() -> None:

@@ -1,5 +1,162 @@
-"""The command line: what `cudaops` and `python -m cudaops` run. One file a group of commands."""
+"""The command line: what `cudaops` and `python -m cudaops` run. One file a group of commands.
 
-from cudaops.cli.commands import app
+A command's file is imported when that command is asked for: `cudaops --help` imports none of them.
+"""
 
-__all__ = ["app"]
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import version
+from typing import Annotated, Any, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+
+class Place(NamedTuple):
+    """Where a command is defined, and its line in `cudaops --help`."""
+
+    module: str
+    name: str
+    """A function, or a Typer with commands of its own."""
+    summary: str
+    """The first line of the command's own help."""
+
+
+COMMANDS = {
+    "run": Place(
+        "commands",
+        "run",
+        "Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu.",
+    ),
+    "resume": Place(
+        "commands",
+        "resume",
+        "Go on with a run that was killed or waits for a person; no finished stage runs twice.",
+    ),
+    "apply": Place(
+        "commands", "apply", "Put a run's rewrite into your own files, or take it out again."
+    ),
+    "profile": Place(
+        "commands",
+        "profile",
+        "Say what limits the kernel, and stop there; also from what ncu has measured.",
+    ),
+    "report": Place(
+        "commands",
+        "report",
+        "Write report.md again from run.json, and print the summary; or one HTML file.",
+    ),
+    "verify": Place(
+        "commands",
+        "verify",
+        "Judge CAND.cu against BASE.cu: same function, same precision, faster.",
+    ),
+    "confirm": Place(
+        "certify", "confirm", "Judge a certified rewrite again, here and with new secret inputs."
+    ),
+    "certify": Place("certify", "app", "Signed evidence: check it, and show the key."),
+    "preload": Place(
+        "preload",
+        "preload",
+        "Make a library for LD_PRELOAD that launches a run's rewrite in the unchanged program.",
+    ),
+    "replay": Place(
+        "runs",
+        "replay",
+        "Show a recorded run again. Needs no GPU, no key, no compiler and no network.",
+    ),
+    "batch": Place(
+        "batch",
+        "batch",
+        "Optimise a folder of programs, or a list, through a service's queue; resumable.",
+    ),
+    "doctor": Place(
+        "commands",
+        "doctor",
+        "Say what this machine can do, rung by rung, and the remedy for what it cannot.",
+    ),
+    "knowledge": Place("knowledge", "app", "The notes that the research agent searches."),
+    "memory": Place("memory", "app", "What earlier runs learnt about kernels."),
+    "mcp": Place("mcp", "app", "MCP servers for other agent hosts; `serve` may be left out."),
+    "serve": Place(
+        "service", "serve", "Serve the HTTP API and its page, with a worker that does the jobs."
+    ),
+    "worker": Place(
+        "service",
+        "worker",
+        "Take the service's jobs from its database and work them off, until stopped.",
+    ),
+    "token": Place("service", "token_app", "Who may ask the service."),
+}
+
+
+class _Loaded(Mapping[str, Any]):
+    """Commands by name; looking one up imports its file."""
+
+    def __getitem__(self, name: str) -> Any:
+        place = COMMANDS[name]
+        found = getattr(import_module(f"{__name__}.{place.module}"), place.name)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+            alone.command(name)(found)
+            found = alone
+        command = typer.main.get_command(found)
+        command.name = name
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(COMMANDS)
+
+    def __len__(self) -> int:
+        return len(COMMANDS)
+
+
+class _Commands(TyperGroup):
+    """The root: its help is written from COMMANDS."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Loaded()  # type: ignore[assignment]  # nothing is ever added
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Names, in the order of COMMANDS."""
+        return list(COMMANDS)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """A line a command."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, place.summary) for name, place in COMMANDS.items()])
+
+
+app = typer.Typer(
+    cls=_Commands,
+    name="cudaops",
+    help="Says what limits a CUDA kernel, rewrites it, and proves the rewrite.",
+    epilog="Exit codes: 0 accepted or provisional, 1 nothing beat the bar, 2 wrong input, "
+    "3 this machine cannot, 4 waits for a person (--review).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"max_content_width": 100},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"cudaops {version('cudaops')}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _root(
+    show_version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    pass

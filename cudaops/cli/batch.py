@@ -183,7 +183,7 @@ def _sources(folder: Path, skipped: set[Path]) -> Iterator[Path]:
 
 # A list: a program and its options a line, as on the command line of `run`, or as JSON.
 
-_line = typer.Typer(add_completion=False)
+_line = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
 @_line.command()

@@ -10,12 +10,17 @@ import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
-from rich.console import Console, RenderableType
 
-from cudaops.domain.run import Outcome
+from cudaops.cli import app
 from cudaops.errors import EnvironmentFailure, InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+    from cudaops.domain.run import Outcome
 
 EXIT_FOUND = 0
 """Accepted or provisional; for commands that judge nothing: done."""
@@ -40,8 +45,6 @@ EXIT_BY_OUTCOME: dict[Outcome, int] = {
 
 def run_command(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; whatever goes wrong becomes one message."""
-    from cudaops.cli import app
-
     try:
         code = app(args=list(arguments), prog_name="cudaops", standalone_mode=False)
         sys.stdout.flush()
@@ -77,6 +80,8 @@ def print_out(what: RenderableType) -> None:
 
 def console_on(*, stderr: bool) -> Console:
     """One of the two outputs, as wide as its terminal."""
+    from rich.console import Console
+
     stream = sys.stderr if stderr else sys.stdout
     return Console(stderr=stderr, highlight=False, width=None if stream.isatty() else 100)
 

@@ -21,7 +21,12 @@ from cudaops.settings import Settings, load_settings
 if TYPE_CHECKING:
     from cudaops.domain.certificate import Certificate, Confirmation
 
-app = typer.Typer(help="Signed evidence: check it, and show the key.", no_args_is_help=True)
+app = typer.Typer(
+    help="Signed evidence: check it, and show the key.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 FAILED = EXIT_NOTHING_FOUND
 """Of `check`: something does not hold. Of `confirm`: drifted or fails."""

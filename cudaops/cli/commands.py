@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Group
 
-from cudaops.cli import batch, certify, knowledge, mcp, memory, preload, runs, service
 from cudaops.cli.boundary import (
     EXIT_BY_OUTCOME,
     EXIT_ENVIRONMENT,
@@ -64,51 +62,11 @@ if TYPE_CHECKING:
 
 REPORT_SUFFIXES = (".csv", ".ncu-rep")
 
-app = typer.Typer(
-    name="cudaops",
-    help="Says what limits a CUDA kernel, rewrites it, and proves the rewrite.",
-    epilog="Exit codes: 0 accepted or provisional, 1 nothing beat the bar, 2 wrong input, "
-    "3 this machine cannot, 4 waits for a person (--review).",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-app.add_typer(knowledge.app, name="knowledge")
-app.add_typer(certify.app, name="certify")
-app.command("confirm")(certify.confirm)
-app.add_typer(memory.app, name="memory")
-app.add_typer(mcp.app, name="mcp")
-app.command("preload")(preload.preload)
-app.command("replay")(runs.replay)
-app.command("batch")(batch.batch)
-app.command("worker")(service.worker)
-app.command("serve")(service.serve)
-app.add_typer(service.token_app, name="token")
-
-
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"cudaops {version('cudaops')}")
-        raise typer.Exit()
-
-
-@app.callback()
-def _root(
-    show_version: Annotated[
-        bool,
-        typer.Option(
-            "--version", callback=_print_version, is_eager=True, help="Print the version."
-        ),
-    ] = False,
-) -> None:
-    pass
-
 
 class RunCommand(OptimizeOptions, ReviewOptions):
     """What `run` may be asked for."""
 
 
-@app.command()
 @with_options
 def run(
     source: Annotated[
@@ -153,7 +111,6 @@ def _run(options: RunOptions, settings: Settings, verbose: bool, as_json: bool) 
     _finish(record, verbose=verbose, as_json=as_json)
 
 
-@app.command()
 def resume(
     run: RunArgument = "latest",
     accept: Annotated[
@@ -176,7 +133,6 @@ def resume(
     _finish(record, verbose=verbose, as_json=as_json)
 
 
-@app.command()
 def apply(
     run: RunArgument = "latest",
     revert: Annotated[bool, typer.Option("--revert", help="Take it out again.")] = False,
@@ -203,7 +159,6 @@ def apply(
         typer.echo(f"{'as it was' if revert else 'rewritten'}: {path}")
 
 
-@app.command()
 @with_options
 def profile(
     source: Annotated[
@@ -234,7 +189,6 @@ def profile(
     _print_profile(summary, as_json)
 
 
-@app.command()
 def report(
     run: RunArgument = "latest",
     as_html: HtmlOption = False,
@@ -257,7 +211,6 @@ def report(
     print_out(run_json.dumps(record) if as_json else terminal.run_summary(seen_from_here(record)))
 
 
-@app.command()
 @with_options
 def verify(
     baseline: Annotated[Path, typer.Argument(metavar="BASE.cu", help="The program to match.")],
@@ -281,7 +234,6 @@ def verify(
     _finish(judged, verbose=True, as_json=as_json)
 
 
-@app.command()
 def doctor(as_json: JsonOption = False) -> None:
     """Say what this machine can do, rung by rung, and the remedy for what it cannot."""
     from cudaops import doctor as checks

@@ -17,7 +17,12 @@ from cudaops.settings import Settings, load_settings
 if TYPE_CHECKING:
     from cudaops.rag.knowledge import Knowledge
 
-app = typer.Typer(help="The notes that the research agent searches.", no_args_is_help=True)
+app = typer.Typer(
+    help="The notes that the research agent searches.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 

@@ -182,6 +182,8 @@ app = typer.Typer(
     cls=_ServeByDefault,
     help="MCP servers for other agent hosts; `serve` may be left out.",
     no_args_is_help=False,
+    add_completion=False,
+    rich_markup_mode=None,
 )
 app.command("install")(install)
 

@@ -16,7 +16,12 @@ from cudaops.memory.texts import document, pattern_line
 from cudaops.reports.quantities import one_line
 from cudaops.settings import load_settings
 
-app = typer.Typer(help="What earlier runs learnt about kernels.", no_args_is_help=True)
+app = typer.Typer(
+    help="What earlier runs learnt about kernels.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 KernelArgument = Annotated[
     str,

@@ -13,15 +13,22 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 
-from cudaops.cli.boundary import EXIT_FOUND
+from cudaops.cli.boundary import EXIT_FOUND, print_out
 from cudaops.domain.run import ReviewAnswer, ReviewRequest, RunRecord
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.reports import json as run_json
 from cudaops.reports.quantities import one_line
 from cudaops.reports.recording import Recording, portable, read_recording
-from cudaops.reports.replay import json_line, of_iteration, paced, show, steps_of
+from cudaops.reports.replay import (
+    json_line,
+    of_iteration,
+    paced,
+    show,
+    steps_of,
+    where_time_went,
+)
 from cudaops.reports.terminal import Progress, review_text
 from cudaops.settings import Settings, load_settings
 
@@ -162,6 +169,9 @@ def replay(
     prompts: Annotated[
         bool, typer.Option("--prompts", help="Every word the model was asked and answered.")
     ] = False,
+    times: Annotated[
+        bool, typer.Option("--times", help="Only where its seconds went, by stage, tool and line.")
+    ] = False,
     export: Annotated[
         Path | None,
         typer.Option(help="Write a copy to give away into this new folder, and show nothing."),
@@ -177,6 +187,9 @@ def replay(
     recording = read_recording(find_folder(run, settings.runs))
     if export is not None:
         _export(recording, export, prompts, settings)
+        return
+    if times:
+        print_out(Group(*where_time_went(recording)))
         return
     found = steps_of(recording)
     steps = paced(of_iteration(found, iteration) if iteration else found, speed, time.sleep)

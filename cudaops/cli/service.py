@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-token_app = typer.Typer(help="Who may ask the service.", no_args_is_help=True)
+token_app = typer.Typer(
+    help="Who may ask the service.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
 
 _RESERVED = ("anyone", "admin")
 """Owners of jobs that need no token of the database."""

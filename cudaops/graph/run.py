@@ -29,9 +29,9 @@ from cudaops.domain.run import (
 )
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor, close_executor
-from cudaops.executors.cpu.toolchain import is_runtime_built
+from cudaops.executors.cpu.toolchain import build_runtime, is_runtime_built
 from cudaops.executors.ledger import LEDGER, seconds_by_tool
-from cudaops.executors.stopping import stoppable
+from cudaops.executors.stopping import in_background, stoppable
 from cudaops.executors.untrusted_files import remove
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
@@ -220,6 +220,7 @@ def _intake(
             events.announcing("intake", "intake")(
                 "compiling first what runs kernels on a processor: once on this machine"
             )
+            in_background(lambda: build_runtime(executor.cache))
         bench = open_bench(options, executor)
         seconds = time.monotonic() - started
         _tell_intake(bench, options, seconds, events)

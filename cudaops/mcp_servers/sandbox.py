@@ -313,6 +313,8 @@ def _tune_values(bench: Workbench, rewrite: Rewrite, limits: _TuneLimits, say: S
 
     def trial(candidate: Rewrite) -> Trial:
         raise_if_stopped()
+        if bench.models_time:
+            say("building " + ", ".join(f"{k}={v}" for k, v in candidate.values().items()))
         try:
             measured = bench.measure(candidate, workload, draft=True)
         except PlanError as error:

@@ -7,6 +7,7 @@ between them the run, questions to the model, candidates, the patch and the end.
 from __future__ import annotations
 
 import heapq
+import itertools
 import json
 import math
 import re
@@ -155,6 +156,43 @@ def _timeline(recording: Recording) -> Iterator[Step]:
                 yield Step("iteration", seconds, judged, content)
     for rest, iteration in sorted(by_number.items()):
         yield Step("iteration", None, rest, Judged(iteration, None))
+
+
+MOST_GAPS = 12
+
+
+def where_time_went(recording: Recording) -> list[RenderableType]:
+    """Seconds by stage and by tool, as the record has them, and the longest stretches between two
+    lines of progress, in the order in which they happened."""
+    parts: list[RenderableType] = []
+    record = recording.record
+    for title, spent in (
+        ("By stage", record.seconds_by_stage if record else {}),
+        ("By what was at work (several at once count once each)",
+         record.seconds_by_tool if record else {}),
+    ):  # fmt: skip
+        rows = sorted(spent.items(), key=lambda pair: -pair[1])
+        shown = [
+            Text(f"{seconds:7.1f} s  {one_line(name)}") for name, seconds in rows if seconds >= 0.05
+        ]
+        parts += [heading(title), *shown] if shown else []
+    events = [(at, entry) for at, entry in _timed(recording) if isinstance(entry, Event)]
+    gaps = [(there - at, at, entry) for (at, entry), (there, _) in itertools.pairwise(events)]
+    longest = sorted(sorted(gaps, key=lambda gap: -gap[0])[:MOST_GAPS], key=lambda gap: gap[1])
+    lines = [
+        stamped(at, one_line(entry.agent), f"{gap:5.1f} s after: {_beginning(entry.message)}", "")
+        for gap, at, entry in longest
+        if gap >= 0.05
+    ]
+    return [*parts, heading("Longest without a line"), *lines]
+
+
+def _beginning(message: str) -> str:
+    line = one_line(message)
+    return line if len(line) <= MOST_OF_LINE else f"{line[:MOST_OF_LINE]}…"
+
+
+MOST_OF_LINE = 56
 
 
 def _timed(recording: Recording) -> Iterator[tuple[float, Event | RecordedCall | RecordedTool]]:

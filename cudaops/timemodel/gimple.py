@@ -7,6 +7,7 @@ carries how often the sampled threads went through it.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -40,12 +41,12 @@ class Statement:
     value: str
     """What stands right of `=`, or the whole statement."""
 
-    @property
+    @functools.cached_property
     def target_name(self) -> str | None:
         """The SSA name it defines; None where it writes memory or nothing."""
         return self.target if self.target and _SSA.fullmatch(self.target) else None
 
-    @property
+    @functools.cached_property
     def uses(self) -> list[str]:
         """SSA names it reads, address parts of a store included."""
         read = _SSA.findall(self.value)

@@ -6,6 +6,8 @@ The code under test runs in the process that writes it and may have written any 
 from __future__ import annotations
 
 import re
+import threading
+from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -282,23 +284,47 @@ def locate(
     Addresses may be return addresses: the instruction before is looked up. What has no line in the
     author's text is absent.
     """
-    known = {*author_files, CANDIDATE_FILE}
-    wanted = sorted({a for a in addresses if a > 1})
-    if not wanted:
-        return {}
+    known = frozenset({*author_files, CANDIDATE_FILE})
+    wanted = {a for a in addresses if a > 1}
+    key = (executable, known)
+    with _lock:
+        before = _looked_up.get(key, {})
+    places = {a: before[a] for a in wanted if a in before}
+    if missing := sorted(wanted - places.keys()):
+        places |= _looked_up_now(executable, missing, known)
+        with _lock:
+            _looked_up[key] = places if len(before) > MOST_LOOKED_AT else {**before, **places}
+            _looked_up.move_to_end(key)
+            while len(_looked_up) > MOST_EXECUTABLES:
+                _looked_up.popitem(last=False)
+    return {a: place for a, place in places.items() if place is not None}
+
+
+MOST_EXECUTABLES = 64
+_Places = dict[int, SourceLocation | None]
+_looked_up: OrderedDict[tuple[Path, frozenset[str]], _Places] = OrderedDict()
+"""By executable, whose folder names what it was built from: hundreds of runs of one report the same
+few addresses."""
+_lock = threading.Lock()
+
+
+def _looked_up_now(executable: Path, wanted: Sequence[int], known: Collection[str]) -> _Places:
+    """By addr2line; empty where that failed."""
     listed = [hex(a - 1) for a in wanted]
     command = ["addr2line", "-a", "-i", "-e", str(executable), *listed]
     done = run_bounded(
         command, cwd=executable.parent, timeout_s=TOOL_TIMEOUT_S, confine=_reading(executable)
     )
-    found: dict[int, SourceLocation] = {}
+    if done.exit_code != 0:
+        return {}
+    found: _Places = dict.fromkeys(wanted)
     current = 0
     for line in done.stdout.splitlines():
         if line.startswith("0x"):
             current = int(line, 16) + 1
             continue
         place = _PLACE.match(line)
-        if place is None or current in found:
+        if place is None or found.get(current) is not None:
             continue
         file = _relative(place["file"], known)
         if file is not None and int(place["line"]) > 0:
