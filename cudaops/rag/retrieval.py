@@ -8,6 +8,7 @@ an answer at all.
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -125,9 +126,12 @@ _MATCHING: LiteralString = """
 """
 
 _MATCHING_OF_HOUSE: LiteralString = """
-    SELECT c.id AS chunk, {terms} AS terms FROM notes n JOIN chunks c ON c.note = n.id
-    WHERE n.kind <> 'document' AND c.terms @@ %(every)s::tsquery LIMIT {rows}
+    SELECT chunk, terms FROM (
+        SELECT c.id AS chunk, {terms} AS terms FROM notes n JOIN chunks c ON c.note = n.id
+        WHERE n.kind <> 'document' OFFSET 0
+    ) house WHERE terms @@ %(every)s::tsquery LIMIT {rows}
 """
+"""OFFSET 0: the index would bring all rows that have any of the words, whosever they are."""
 
 _COVERED: LiteralString = "CASE WHEN found.terms @@ {word} THEN {idf} ELSE 0 END"
 
@@ -311,11 +315,13 @@ class _Look:
 
     def found(self, which: LiteralString) -> list[Passage]:
         """Passages of some notes that are near enough, best first."""
-        query = _statement(
+        statement, names = _statement(
             which, self._slots, self._table and self._table.as_string(), self._dimension
         )
-        self._cursor.execute(query, self._parameters, prepare=True)
-        return _lifted([self._scored(*row) for row in self._cursor.fetchall()])
+        # A raw cursor: to look for hundreds of placeholders takes longer than to send them.
+        with psycopg.RawCursor(self._cursor.connection) as cursor:
+            cursor.execute(statement, [self._parameters[name] for name in names], prepare=True)
+            return _lifted([self._scored(*row) for row in cursor.fetchall()])
 
     def _scored(
         self,
@@ -371,8 +377,11 @@ class _Look:
 @lru_cache(maxsize=64)
 def _statement(
     which: LiteralString, slots: int, table_name: str | None, dimension: int
-) -> bytes:
-    """The search of some notes for up to `slots` words; without a table by words alone."""
+) -> tuple[bytes, list[str]]:
+    """The search of some notes for up to `slots` words; without a table by words alone.
+
+    With `$1` for the first of the names of its parameters.
+    """
 
     def summed(term: LiteralString) -> sql.Composable:
         return sql.SQL(" + ").join(
@@ -404,7 +413,7 @@ def _statement(
         loose_limit=sql.Literal(LOOSE_ROWS),
         not_house=sql.SQL(_NOT_HOUSE if which == OTHERS else "true"),
     )
-    return sql.SQL(_SEARCH).format(
+    search = sql.SQL(_SEARCH).format(
         matching=matching,
         matching_limit=sql.Literal(MATCHING),
         nearest=nearest,
@@ -414,7 +423,11 @@ def _statement(
         which=sql.SQL(which),
         cosine=cosine,
         join=join,
-    ).as_bytes()
+    )
+    named = search.as_string()
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", named)))
+    numbered = re.sub(r"%\((\w+)\)s", lambda name: f"${names.index(name[1]) + 1}", named)
+    return numbered.encode(), names
 
 
 SLOTS = 8

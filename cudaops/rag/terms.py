@@ -13,7 +13,7 @@ from psycopg import sql
 MATCHING_ROWS = 300
 """Rows whose words are compared. The rarest words of a question decide which rows these are."""
 
-LOOSE_ROWS = 1_000
+LOOSE_ROWS = 400
 """Rows that are read to find those in which the words of an identifier follow each other."""
 
 QUERY_WORDS = 24
