@@ -71,7 +71,7 @@ class WordLlamaEmbedder:
 
         model = self._load()
         encoded = model.tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        sums = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        sums = np.zeros((len(texts), model.embedding.shape[1]), dtype=np.float32)
         for row, text in zip(sums, encoded, strict=True):
             model.embedding[text.ids].sum(axis=0, out=row)
         lengths = np.linalg.norm(sums, axis=1, keepdims=True)
