@@ -135,8 +135,8 @@ _MATCHING_OF_HOUSE: LiteralString = """
 
 _COVERED: LiteralString = "CASE WHEN found.terms @@ {word} THEN {idf} ELSE 0 END"
 
-_RANKED: LiteralString = """CASE WHEN found.terms @@ {word} THEN
-    {idf} - {idf} * {half} / (ts_rank(%(parts)s::real[], found.terms, {word}) + {half}) ELSE 0 END"""
+_RANKED: LiteralString = """CASE WHEN found.terms @@ {word} THEN {idf} - {idf} * {half}
+    / (ts_rank(%(parts)s::real[], found.terms, {word}) + {half}) ELSE 0 END"""
 
 _NEAREST: LiteralString = """
     SELECT found.chunk FROM (

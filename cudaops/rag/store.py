@@ -359,9 +359,7 @@ def _embedded_ahead(cut: Sequence[_Cut], embedder: Embedder) -> Iterator[_Batch]
     """Batches of `BATCH_CHUNKS`; the next one is embedded while the caller writes one."""
 
     def embedded(batch: list[_Cut]) -> _Batch:
-        texts = [
-            _embedded_text(note.subject, chunk) for note, chunks in batch for chunk in chunks
-        ]
+        texts = [_embedded_text(note.subject, chunk) for note, chunks in batch for chunk in chunks]
         return _Batch(
             [note for note, _ in batch],
             [chunks for _, chunks in batch],

@@ -66,6 +66,7 @@ SELECT p.words::text, p.loose::text, (
 """An index finds the rows that have all words; each must be read to see whether they follow each
 other: only so many are."""
 
+
 class Terms(NamedTuple):
     """Words of a question as tsqueries, and how rare they are."""
 
