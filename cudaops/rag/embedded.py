@@ -60,8 +60,8 @@ SETTINGS = {
     "log_timezone": "UTC",
 }
 """Server settings written at initdb. The socket lies in the data folder, which only its owner may
-enter; who gets there all the same (root's children may pass modes) needs the password. Of the buffers only
-what is used takes memory; with 32 MB a search among 100,000 passages took 45 ms, with 128 MB 25 ms
+enter; who gets there all the same (root's children may pass modes) needs the password. Buffers take
+memory as they are used; with 32 MB a search among 100,000 passages took 45 ms, with 128 MB 25 ms
 (median of 211; two cores, AMD EPYC, load average 7, 2026-11-30)."""
 
 

@@ -272,7 +272,9 @@ def _upgrade(connection: psycopg.Connection[Any]) -> None:
         found = row[0] if row else ""
         if found == "1":
             _upgrade_from_1(cursor)
-        elif found == "2":
+        elif found != "2":
+            return  # another process was faster
+        else:
             cursor.execute(files("cudaops.rag").joinpath("schema.sql").read_bytes())
             cursor.execute("INSERT INTO facts SELECT 'chunks', count(*) FROM chunks")
             cursor.execute("SELECT id FROM models")

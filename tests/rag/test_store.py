@@ -265,6 +265,19 @@ def test_a_knowledge_base_of_schema_version_1_is_brought_up_to_date(database_url
         knowledge.close()
 
 
+def test_a_knowledge_base_of_schema_version_2_is_brought_up_to_date(
+    store: Store, database_url: str
+) -> None:
+    store.sync("builtin", [ONE, TWO], CountingEmbedder())
+    with store.transaction() as cursor:
+        cursor.execute("UPDATE facts SET value = '2' WHERE name = 'schema_version'")
+        cursor.execute("DELETE FROM facts WHERE name = 'chunks'")
+        cursor.execute("DROP INDEX notes_of_house, notes_on_subtypes")
+    Store(Database(database_url)).close()
+    assert store.fact("chunks") == "3"
+    assert count(store, "SELECT (to_regclass('notes_of_house') IS NOT NULL)::integer") == 1
+
+
 def test_words_are_counted_as_passages_come_and_go(store: Store) -> None:
     counts = "SELECT coalesce(sum(chunks), 0) FROM words"
     store.sync("builtin", [ONE, TWO], CountingEmbedder())
