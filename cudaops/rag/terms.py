@@ -47,8 +47,8 @@ SHORT = {
 """What the notes call something that is often abbreviated."""
 
 _WORDS = """
-SELECT t.token, q.lexeme, coalesce(w.chunks, 0), (SELECT value::bigint FROM facts f
-    WHERE f.name = 'chunks')
+SELECT t.token, q.lexeme, coalesce(w.chunks, 0),
+    coalesce((SELECT value::bigint FROM facts WHERE name = 'chunks'), 0)
 FROM unnest(%s::text[]) t (token), LATERAL unnest(to_tsvector('english', t.token)) q
 LEFT JOIN words w ON w.word = q.lexeme
 """
