@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 import psycopg
 import pytest
@@ -151,7 +152,7 @@ ORDER BY n.id, c.position
 """
 
 
-def content(url: str) -> tuple[list[object], list[object]]:
+def content(url: str) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
     """All passages with their vectors, and the counts of words and passages."""
     path = f"-c search_path={SCHEMA},public"
     with psycopg.connect(url, autocommit=True, options=path) as connection:
@@ -159,7 +160,7 @@ def content(url: str) -> tuple[list[object], list[object]]:
             "SELECT word, chunks FROM words WHERE chunks <> 0 UNION ALL"
             " SELECT '', value::integer FROM facts WHERE name = 'chunks' ORDER BY 1"
         )
-        return connection.execute(CONTENT).fetchall(), counts.fetchall()
+        return connection.execute(CONTENT).fetchall(), dict(counts.fetchall())
 
 
 def test_an_ingest_that_is_killed_anywhere_is_continued(
@@ -182,7 +183,7 @@ def test_an_ingest_that_is_killed_anywhere_is_continued(
         process.wait()
         rows, counts = content(database_url)
         kept.append(len({row[0] for row in rows}))
-        assert len(rows) == len({(row[0], row[2]) for row in rows}) == dict(counts)[""]
+        assert len(rows) == len({(row[0], row[2]) for row in rows}) == counts[""]
         assert all(row[5] for row in rows)
     assert kept == sorted(kept)
     assert kept[1] < whole
