@@ -8,7 +8,10 @@ an answer at all.
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, LiteralString, NamedTuple
 
 import psycopg
@@ -19,10 +22,10 @@ from cudaops.domain.run import Citation
 from cudaops.rag.embedding import Embedder, WordLlamaEmbedder
 from cudaops.rag.notes import COST, REASON, REMEDY, SECTIONS_NOT_TO_ACT_ON
 from cudaops.rag.store import Store
-from cudaops.rag.terms import MATCHING_ROWS, read_terms
+from cudaops.rag.terms import LOOSE_ROWS, MATCHING_ROWS, read_terms
 
 NEAREST = 40
-"""Passages that the vectors contribute."""
+"""Passages that the vectors contribute: as many as pgvector's `hnsw.ef_search` lets it find."""
 
 MATCHING = 60
 """Passages that the words contribute, best first."""
@@ -88,16 +91,9 @@ FOLLOWING = 0.7
 HALF_RANK = 0.1
 """ts_rank of a word at which it counts half: saturation, as in BM25."""
 
-_SEARCH = """
-WITH asked AS (
-    SELECT word::tsquery AS word, idf
-    FROM unnest(%(words)s::text[], %(idf)s::float8[]) AS w (word, idf)
-), matching AS (
-    SELECT chunk FROM (
-        SELECT c.id AS chunk, c.terms FROM chunks c JOIN notes n ON n.id = c.note
-        WHERE {matches} AND {which} LIMIT %(rows)s
-    ) found, LATERAL (SELECT sum(idf) AS covered FROM asked WHERE found.terms @@ word) each
-    ORDER BY covered DESC, chunk LIMIT %(matching)s
+_SEARCH: LiteralString = """
+WITH matching AS (
+    SELECT chunk FROM ({matching}) found ORDER BY {covered} DESC, chunk LIMIT {matching_limit}
 ), nearest AS (
     {nearest}
 ), near AS (
@@ -108,28 +104,49 @@ WITH asked AS (
     JOIN chunks s ON s.note = n.id WHERE n.kind IN ('bottleneck', 'technique')
     UNION
     SELECT c.id FROM chunks c JOIN notes n ON n.id = c.note
-    WHERE %(subtype)s = ANY(n.subtypes) AND {which}
+    WHERE n.subtypes <> '{{}}' AND %(subtype)s = ANY(n.subtypes) AND {which}
 )
-SELECT c.id, n.id, n.kind, n.weight, %(subtype)s = ANY(n.subtypes), c.heading, c.position,
-    coalesce(matched.words, 0) / %(total)s, coalesce(matched.covered, 0) / %(total)s, {cosine}
-FROM candidates JOIN chunks c ON c.id = candidates.chunk JOIN notes n ON n.id = c.note {join},
-LATERAL (
-    SELECT sum(idf * rank / (rank + %(half)s)) AS words, sum(idf) AS covered FROM (
-        SELECT idf, ts_rank(%(parts)s::real[], c.terms, word) AS rank FROM asked
-        WHERE c.terms @@ word
-    ) each
-) matched
+SELECT found.chunk, n.id, n.kind, n.weight, %(subtype)s = ANY(n.subtypes),
+    found.heading, found.position, ({ranked}) / %(total)s::float8, ({covered}) / %(total)s::float8,
+    {cosine}
+FROM (
+    SELECT c.id AS chunk, c.note, c.heading, c.position, {terms} AS terms
+    FROM candidates JOIN chunks c ON c.id = candidates.chunk OFFSET 0
+) found JOIN notes n ON n.id = found.note {join}
 """
 
-_NEAREST = """
+_TERMS = sql.SQL("c.terms || ''::tsvector")
+"""Decompressed once, and not again for each word."""
+
+_MATCHING: LiteralString = """
+    SELECT chunk, terms FROM (
+        SELECT c.id AS chunk, {terms} AS terms FROM chunks c
+        WHERE c.terms @@ %(loose)s::tsquery AND {not_house} LIMIT {loose_limit}
+    ) loose WHERE terms @@ %(rare)s::tsquery LIMIT {rows}
+"""
+
+_MATCHING_OF_HOUSE: LiteralString = """
+    SELECT chunk, terms FROM (
+        SELECT c.id AS chunk, {terms} AS terms FROM notes n JOIN chunks c ON c.note = n.id
+        WHERE n.kind <> 'document' OFFSET 0
+    ) house WHERE terms @@ %(every)s::tsquery LIMIT {rows}
+"""
+"""OFFSET 0: the index would bring all rows that have any of the words, whosever they are."""
+
+_COVERED: LiteralString = "CASE WHEN found.terms @@ {word} THEN {idf} ELSE 0 END"
+
+_RANKED: LiteralString = """CASE WHEN found.terms @@ {word} THEN {idf} - {idf} * {half}
+    / (ts_rank(%(parts)s::real[], found.terms, {word}) + {half}) ELSE 0 END"""
+
+_NEAREST: LiteralString = """
     SELECT found.chunk FROM (
-        SELECT e.chunk FROM {table} e ORDER BY {distance} LIMIT %(nearest)s
+        SELECT e.chunk FROM {table} e ORDER BY {distance} LIMIT {nearest}
     ) found JOIN chunks c ON c.id = found.chunk JOIN notes n ON n.id = c.note WHERE {which}
 """
 
-_NEAREST_OF_HOUSE = """
-    SELECT e.chunk FROM {table} e WHERE e.chunk = ANY(ARRAY({house}))
-    ORDER BY ({distance}) + 0, e.chunk LIMIT %(nearest)s
+_NEAREST_OF_HOUSE: LiteralString = """
+    SELECT e.chunk FROM notes n JOIN chunks c ON c.note = n.id JOIN {table} e ON e.chunk = c.id
+    WHERE n.kind <> 'document' ORDER BY ({distance}) + 0, e.chunk LIMIT {nearest}
 """
 
 _NO_VECTORS = "SELECT NULL::bigint AS chunk WHERE false"
@@ -145,12 +162,13 @@ FROM chunks c JOIN notes n ON n.id = c.note
 WHERE n.kind = 'bottleneck' AND %s = ANY(n.subtypes) ORDER BY n.id, c.position
 """
 
-_HOUSE_CHUNKS = "SELECT h.id FROM chunks h JOIN notes m ON m.id = h.note WHERE m.kind <> 'document'"
-
 HOUSE: LiteralString = "n.kind <> 'document'"
 OTHERS: LiteralString = "n.kind = 'document'"
 ALL: LiteralString = "true"
 
+_NOT_HOUSE: LiteralString = (
+    "NOT EXISTS (SELECT FROM notes n WHERE n.id = c.note AND n.kind <> 'document')"
+)
 
 Order = Callable[[Sequence[str]], Sequence[int]]
 """Of texts, best first, what a reranker thinks of them: their indices."""
@@ -219,9 +237,12 @@ def _arranged(
 def _spread(passages: Sequence[Passage], k: int, of_note: int = PASSAGES_PER_NOTE) -> list[Passage]:
     """The first `k` with no note more often than `of_note` times."""
     kept: list[Passage] = []
+    of: Counter[str] = Counter()
     for each in passages:
-        same = sum(other.note == each.note for other in kept)
-        if same < of_note and len(kept) < k:
+        if len(kept) == k:
+            break
+        if of[each.note] < of_note:
+            of[each.note] += 1
             kept.append(each)
     return kept
 
@@ -269,12 +290,16 @@ class _Look:
         embedder: Embedder,
     ) -> None:
         self._cursor = cursor
-        cursor.execute("SELECT set_config('hnsw.ef_search', %s, true)", [str(NEAREST)])
         self._subtype, self._weights = subtype, weights
         terms = read_terms(cursor, query if weights.words else "")
-        self._parameters = {
-            **terms._asdict(), "rows": MATCHING_ROWS, "matching": MATCHING, "nearest": NEAREST,
-            "half": HALF_RANK, "parts": PART_WEIGHTS, "vector": Vector(vector), "subtype": subtype,
+        # A plan is kept for each number of words; a word that is NULL costs next to nothing.
+        self._slots = -(-len(terms.words) // SLOTS) * SLOTS or SLOTS
+        free = [None] * (self._slots - len(terms.words))
+        self._parameters: dict[str, object] = {
+            "rare": terms.rare, "loose": terms.loose, "every": terms.every, "total": terms.total,
+            "parts": PART_WEIGHTS, "vector": Vector(vector), "subtype": subtype,
+            **{f"word{i}": word for i, word in enumerate([*terms.words, *free])},
+            **{f"idf{i}": idf for i, idf in enumerate([*terms.idf, *free])},
         }  # fmt: skip
         self._table, self._dimension = table, len(vector)
         self._calibrated = table is not None and isinstance(embedder, WordLlamaEmbedder)
@@ -290,31 +315,13 @@ class _Look:
 
     def found(self, which: LiteralString) -> list[Passage]:
         """Passages of some notes that are near enough, best first."""
-        distance = sql.SQL("e.vector::halfvec({0}) <=> %(vector)s::vector::halfvec({0})").format(
-            sql.Literal(self._dimension)
+        statement, names = _statement(
+            which, self._slots, self._table and self._table.as_string(), self._dimension
         )
-        matches: sql.Composable = sql.SQL("c.terms @@ %(rare)s::tsquery")
-        near = sql.SQL(_NEAREST)
-        house = sql.SQL(_HOUSE_CHUNKS)
-        if which == HOUSE:  # few of many: neither index would find them
-            matches = sql.SQL("c.id = ANY(ARRAY({})) AND c.terms @@ %(every)s::tsquery").format(
-                house
-            )
-            near = sql.SQL(_NEAREST_OF_HOUSE)
-        nearest: sql.Composable = sql.SQL(_NO_VECTORS)
-        cosine: sql.Composable = sql.SQL("0.0")
-        join: sql.Composable = sql.SQL("")
-        if self._table is not None:
-            nearest = near.format(
-                table=self._table, which=sql.SQL(which), distance=distance, house=house
-            )
-            cosine = sql.SQL("coalesce(nullif(1 - ({}), 'NaN'), 0)").format(distance)
-            join = sql.SQL("LEFT JOIN {} e ON e.chunk = c.id").format(self._table)
-        query = sql.SQL(_SEARCH).format(
-            matches=matches, which=sql.SQL(which), nearest=nearest, cosine=cosine, join=join
-        )
-        self._cursor.execute(query, self._parameters)
-        return _lifted([self._scored(*row) for row in self._cursor.fetchall()])
+        # A raw cursor: to look for hundreds of placeholders takes longer than to send them.
+        with psycopg.RawCursor(self._cursor.connection) as cursor:
+            cursor.execute(statement, [self._parameters[name] for name in names], prepare=True)
+            return _lifted([self._scored(*row) for row in cursor.fetchall()])
 
     def _scored(
         self,
@@ -366,6 +373,65 @@ class _Look:
             for title, body, source in [texts[each.chunk]]
         ]  # fmt: skip
 
+
+@lru_cache(maxsize=64)
+def _statement(
+    which: LiteralString, slots: int, table_name: str | None, dimension: int
+) -> tuple[bytes, list[str]]:
+    """The search of some notes for up to `slots` words; without a table by words alone.
+
+    With `$1` for the first of the names of its parameters.
+    """
+
+    def summed(term: LiteralString) -> sql.Composable:
+        return sql.SQL(" + ").join(
+            sql.SQL(term).format(
+                word=sql.SQL("%(word{})s::tsquery").format(sql.Literal(i)),
+                idf=sql.SQL("%(idf{})s::float8").format(sql.Literal(i)),
+                half=sql.Literal(HALF_RANK),
+            )
+            for i in range(slots)
+        )
+
+    distance = sql.SQL("e.vector::halfvec({0}) <=> %(vector)s::vector::halfvec({0})").format(
+        sql.Literal(dimension)
+    )
+    house = which == HOUSE  # few of many: neither index would find them
+    nearest: sql.Composable = sql.SQL(_NO_VECTORS)
+    cosine: sql.Composable = sql.SQL("0.0")
+    join: sql.Composable = sql.SQL("")
+    if table_name is not None:
+        table = sql.Identifier(table_name.strip('"'))
+        nearest = sql.SQL(_NEAREST_OF_HOUSE if house else _NEAREST).format(
+            table=table, which=sql.SQL(which), distance=distance, nearest=sql.Literal(NEAREST)
+        )
+        cosine = sql.SQL("coalesce(nullif(1 - ({}), 'NaN'), 0)").format(distance)
+        join = sql.SQL("LEFT JOIN {} e ON e.chunk = found.chunk").format(table)
+    matching = sql.SQL(_MATCHING_OF_HOUSE if house else _MATCHING).format(
+        terms=_TERMS,
+        rows=sql.Literal(MATCHING_ROWS),
+        loose_limit=sql.Literal(LOOSE_ROWS),
+        not_house=sql.SQL(_NOT_HOUSE if which == OTHERS else "true"),
+    )
+    search = sql.SQL(_SEARCH).format(
+        matching=matching,
+        matching_limit=sql.Literal(MATCHING),
+        nearest=nearest,
+        covered=summed(_COVERED),
+        ranked=summed(_RANKED),
+        terms=_TERMS,
+        which=sql.SQL(which),
+        cosine=cosine,
+        join=join,
+    )
+    named = search.as_string()
+    names = list(dict.fromkeys(re.findall(r"%\((\w+)\)s", named)))
+    numbered = re.sub(r"%\((\w+)\)s", lambda name: f"${names.index(name[1]) + 1}", named)
+    return numbered.encode(), names
+
+
+SLOTS = 8
+"""Words of a statement are a multiple of this, so that few statements are planned."""
 
 PART_WEIGHTS = [0.2, 0.2, 0.6, 1.0]
 """ts_rank's weights of a word in the body, unused, in the note's title or tags, in the heading."""

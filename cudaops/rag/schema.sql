@@ -2,7 +2,7 @@
 -- embeddings_<models.id>, created by the store with that model's dimension, so that two models
 -- never mix. Runs with the schema of the same name first in the search path.
 
-CREATE TABLE IF NOT EXISTS facts (
+CREATE TABLE IF NOT EXISTS facts (      -- 'chunks': how many there are
     name text PRIMARY KEY,
     value text NOT NULL
 );
@@ -24,6 +24,8 @@ CREATE TABLE IF NOT EXISTS notes (
     sha256 text NOT NULL
 );
 CREATE INDEX IF NOT EXISTS notes_origin ON notes (origin);
+CREATE INDEX IF NOT EXISTS notes_of_house ON notes (id) WHERE kind <> 'document';
+CREATE INDEX IF NOT EXISTS notes_on_subtypes ON notes (id) WHERE subtypes <> '{}';
 
 CREATE TABLE IF NOT EXISTS chunks (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,

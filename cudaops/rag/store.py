@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any, NamedTuple
@@ -14,16 +15,23 @@ from psycopg import sql
 
 from cudaops.errors import KnowledgeUnavailable
 from cudaops.rag.embedding import Embedder
-from cudaops.rag.notes import Note
+from cudaops.rag.notes import Chunk, Note
 from cudaops.rag.server import CONNECT_TIMEOUT_S, Database, first_line
 
 SCHEMA = "cudaops_knowledge"
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Raised with every change of schema.sql; `_upgrade` brings an older one up to it."""
 
 INDEXED_FROM = 10_000
 """Vectors of a model from which on they get an HNSW index; below, exact search is as fast."""
+
+BATCH_CHUNKS = 1_000
+"""Chunks that a transaction writes, or those of one note where it has more."""
+
+REBUILT_FROM = 0.5
+"""New vectors, as a share of those there are, from which on the HNSW index is built anew after
+they are written: that runs in parallel, entering them one by one does not."""
 
 WRITE_LOCK = 0x6375_6461
 """Key of the advisory lock that writers hold: `cuda` in ASCII."""
@@ -96,26 +104,38 @@ class Store:
     def sync(self, origin: str, notes: Sequence[Note], embedder: Embedder) -> Synced:
         """Make `notes` all that `origin` has, and every chunk of every origin embedded.
 
-        What did not change is neither written nor embedded again. Safe to call from several
-        processes at once.
+        What did not change is neither written nor embedded again. Notes are written with their
+        chunks and vectors, some at a time in a transaction, and notes that are gone are removed
+        last: cut short anywhere, the same call continues. Safe to call from several processes at
+        once.
 
-        Raises KnowledgeUnavailable or ModelUnavailable; then nothing has changed.
+        Raises KnowledgeUnavailable or ModelUnavailable; what was written until then stays.
         """
         dimension = embedder.dimension
         with self.transaction() as cursor:
             _lock(cursor)
             cursor.execute("SELECT id, sha256 FROM notes WHERE origin = %s", [origin])
             known = dict(cursor.fetchall())
-            changed = [note for note in notes if known.get(note.id) != note.sha256]
-            gone = sorted(set(known) - {note.id for note in notes})
-            written = [note.id for note in changed]
-            _count_words(cursor, gone + written, -1)
-            cursor.execute("DELETE FROM notes WHERE id = ANY(%s)", [gone + written])
-            for note in changed:
-                _insert(cursor, note)
-            _count_words(cursor, written, 1)
             table = _vector_table(cursor, embedder.model_id, dimension)
-            embedded = _embed_missing(cursor, table, embedder)
+            changed = [note for note in notes if known.get(note.id) != note.sha256]
+            cut = [(note, note.chunks()) for note in changed]
+            new = sum(len(chunks) for _, chunks in cut)
+            if new > REBUILT_FROM * _rows(cursor, table):
+                cursor.execute(sql.SQL("DROP INDEX IF EXISTS {}").format(_index_name(table)))
+        embedded = 0
+        for batch in _embedded_ahead(cut, embedder):
+            with self.transaction() as cursor:
+                embedded += _write(cursor, table, batch)
+        with self.transaction() as cursor:
+            _lock(cursor)
+            cursor.execute("SELECT id FROM notes WHERE origin = %s", [origin])
+            gone = sorted({each for (each,) in cursor.fetchall()} - {note.id for note in notes})
+            _delete(cursor, gone)
+            embedded += _embed_missing(cursor, table, embedder)
+        with self.transaction() as cursor:
+            _lock(cursor)
+            if new >= BATCH_CHUNKS:
+                _settle(cursor, table)
             _index_vectors(cursor, table, dimension)
         return Synced(len(notes) - len(changed), len(changed), len(gone), embedded)
 
@@ -138,9 +158,7 @@ class Store:
 
     def count(self, cursor: psycopg.Cursor[Any], table: sql.Identifier) -> int:
         """Rows of a vector table."""
-        cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(table))
-        row = cursor.fetchone()
-        return 0 if row is None else int(row[0])
+        return _rows(cursor, table)
 
     def fact(self, name: str) -> str | None:
         """A remembered value, None where there is none."""
@@ -211,6 +229,11 @@ def _table_name(model: int) -> sql.Identifier:
 
 def _lock(cursor: psycopg.Cursor[Any]) -> None:
     cursor.execute("SELECT set_config('lock_timeout', %s, true)", [str(WRITE_LOCK_TIMEOUT_MS)])
+    # The server would otherwise finish a long statement, an index, for a client that was killed.
+    cursor.execute(
+        "SELECT set_config(name, '1000', true) FROM pg_settings"
+        " WHERE name = 'client_connection_check_interval'"
+    )
     cursor.execute("SELECT pg_advisory_xact_lock(%s)", [WRITE_LOCK])
 
 
@@ -218,8 +241,12 @@ def _prepare(connection: psycopg.Connection[Any]) -> None:
     """Extension, schema and search path; a few catalogue look-ups where all is there."""
     if _extension_schema(connection) is None:
         _create_extension(connection)
+    # Planning a search takes as long as running it, and what is looked up never changes the plan.
+    # The planner's default is that of a rotating disk: it would read all notes for a hundred.
     connection.execute(
-        "SELECT set_config('search_path', %s, false)",
+        "SELECT set_config('search_path', %s, false),"
+        " set_config('plan_cache_mode', 'force_generic_plan', false),"
+        " set_config('random_page_cost', '1.1', false)",
         [f'{SCHEMA}, "{_extension_schema(connection)}"'],
     )
     row = connection.execute("SELECT to_regclass(%s) IS NOT NULL", [f"{SCHEMA}.facts"]).fetchone()
@@ -227,7 +254,7 @@ def _prepare(connection: psycopg.Connection[Any]) -> None:
         _create_schema(connection)
     row = connection.execute("SELECT value FROM facts WHERE name = 'schema_version'").fetchone()
     found = int(row[0]) if row else 0
-    if found == 1:
+    if found in (1, 2):
         _upgrade(connection)
     elif found != SCHEMA_VERSION:
         raise KnowledgeUnavailable(
@@ -238,36 +265,48 @@ def _prepare(connection: psycopg.Connection[Any]) -> None:
 
 
 def _upgrade(connection: psycopg.Connection[Any]) -> None:
-    """Version 1 to 2: what can be made again is dropped, users' documents stay."""
+    """Version 1 or 2 to 3: what can be made again is dropped, users' documents stay."""
     with connection.transaction(), connection.cursor() as cursor:
         _lock(cursor)
         row = cursor.execute("SELECT value FROM facts WHERE name = 'schema_version'").fetchone()
-        if row and row[0] != "1":
+        found = row[0] if row else ""
+        if found == "1":
+            _upgrade_from_1(cursor)
+        elif found != "2":
             return  # another process was faster
-        cursor.execute("ALTER TABLE notes ADD COLUMN source text NOT NULL DEFAULT 'documents'")
-        cursor.execute("ALTER TABLE notes ADD COLUMN weight real NOT NULL DEFAULT 1")
-        cursor.execute("ALTER TABLE notes ALTER COLUMN source DROP DEFAULT")
-        cursor.execute("ALTER TABLE notes ALTER COLUMN weight DROP DEFAULT")
-        cursor.execute("ALTER TABLE chunks RENAME TO chunks_1")
-        cursor.execute("ALTER TABLE chunks_1 DROP COLUMN terms")
-        cursor.execute("DROP INDEX IF EXISTS chunks_terms")
-        cursor.execute("SELECT name, id FROM models")
-        for _, model in cursor.fetchall():
-            cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_table_name(model)))
-        cursor.execute("DELETE FROM models")
-        cursor.execute("ALTER TABLE chunks_1 DROP CONSTRAINT chunks_note_position_key")
-        cursor.execute(files("cudaops.rag").joinpath("schema.sql").read_bytes())
-        cursor.execute(
-            "INSERT INTO chunks (note, position, heading, body, subject)"
-            " SELECT note, position, heading, body, subject FROM chunks_1 ORDER BY id"
-        )
-        cursor.execute("DROP TABLE chunks_1")
-        cursor.execute("SELECT id FROM notes")
-        _count_words(cursor, [each for (each,) in cursor.fetchall()], 1)
-        cursor.execute("DELETE FROM facts WHERE name LIKE 'builtin/%'")
+        else:
+            cursor.execute(files("cudaops.rag").joinpath("schema.sql").read_bytes())
+            cursor.execute("INSERT INTO facts SELECT 'chunks', count(*) FROM chunks")
+            cursor.execute("SELECT id FROM models")
+            for (model,) in cursor.fetchall():
+                _settle(cursor, _table_name(model))
         cursor.execute(
             "UPDATE facts SET value = %s WHERE name = 'schema_version'", [str(SCHEMA_VERSION)]
         )
+
+
+def _upgrade_from_1(cursor: psycopg.Cursor[Any]) -> None:
+    cursor.execute("ALTER TABLE notes ADD COLUMN source text NOT NULL DEFAULT 'documents'")
+    cursor.execute("ALTER TABLE notes ADD COLUMN weight real NOT NULL DEFAULT 1")
+    cursor.execute("ALTER TABLE notes ALTER COLUMN source DROP DEFAULT")
+    cursor.execute("ALTER TABLE notes ALTER COLUMN weight DROP DEFAULT")
+    cursor.execute("ALTER TABLE chunks RENAME TO chunks_1")
+    cursor.execute("ALTER TABLE chunks_1 DROP COLUMN terms")
+    cursor.execute("DROP INDEX IF EXISTS chunks_terms")
+    cursor.execute("SELECT name, id FROM models")
+    for _, model in cursor.fetchall():
+        cursor.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(_table_name(model)))
+    cursor.execute("DELETE FROM models")
+    cursor.execute("ALTER TABLE chunks_1 DROP CONSTRAINT chunks_note_position_key")
+    cursor.execute(files("cudaops.rag").joinpath("schema.sql").read_bytes())
+    cursor.execute(
+        "INSERT INTO chunks (note, position, heading, body, subject)"
+        " SELECT note, position, heading, body, subject FROM chunks_1 ORDER BY id"
+    )
+    cursor.execute("DROP TABLE chunks_1")
+    cursor.execute("SELECT id FROM notes")
+    _count(cursor, [each for (each,) in cursor.fetchall()], 1)
+    cursor.execute("DELETE FROM facts WHERE name LIKE 'builtin/%'")
 
 
 def _extension_schema(connection: psycopg.Connection[Any]) -> str | None:
@@ -305,26 +344,117 @@ def _create_schema(connection: psycopg.Connection[Any]) -> None:
         )
 
 
-def _insert(cursor: psycopg.Cursor[Any], note: Note) -> None:
-    cursor.execute(
+_Cut = tuple[Note, list[Chunk]]
+
+
+class _Batch(NamedTuple):
+    """Notes that are written in one transaction, cut and embedded."""
+
+    notes: list[Note]
+    chunks: list[list[Chunk]]
+    """Of each note."""
+    vectors: list[list[float]]
+    """Of all chunks, in order."""
+
+
+def _embedded_ahead(cut: Sequence[_Cut], embedder: Embedder) -> Iterator[_Batch]:
+    """Batches of `BATCH_CHUNKS`; the next one is embedded while the caller writes one."""
+
+    def embedded(batch: list[_Cut]) -> _Batch:
+        texts = [_embedded_text(note.subject, chunk) for note, chunks in batch for chunk in chunks]
+        return _Batch(
+            [note for note, _ in batch],
+            [chunks for _, chunks in batch],
+            embedder.embed_passages(texts),
+        )
+
+    with ThreadPoolExecutor(max_workers=1) as ahead:
+        ready: Future[_Batch] | None = None
+        for batch in _batches(cut):
+            submitted = ahead.submit(embedded, batch)
+            if ready is not None:
+                yield ready.result()
+            ready = submitted
+        if ready is not None:
+            yield ready.result()
+
+
+def _batches(cut: Sequence[_Cut]) -> Iterator[list[_Cut]]:
+    batch: list[_Cut] = []
+    size = 0
+    for note, chunks in cut:
+        batch.append((note, chunks))
+        size += len(chunks)
+        if size >= BATCH_CHUNKS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _embedded_text(subject: str, chunk: Chunk) -> str:
+    """What the note is about goes along."""
+    return f"{subject}. {chunk.heading}.\n{chunk.body}"
+
+
+def _write(cursor: psycopg.Cursor[Any], table: sql.Identifier, batch: _Batch) -> int:
+    """Write notes, chunks and vectors in place of what the notes were; the number of vectors."""
+    _lock(cursor)
+    written = [note.id for note in batch.notes]
+    _delete(cursor, written)
+    cursor.executemany(
         "INSERT INTO notes (id, origin, kind, title, subtypes, tags, sources, body, sha256,"
         " source, weight) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)",
         [
-            note.id, note.origin, note.kind, note.title, list(note.subtypes), list(note.tags),
-            list(note.sources), note.body, note.sha256, note.source, note.weight,
+            (
+                note.id, note.origin, note.kind, note.title, list(note.subtypes), list(note.tags),
+                list(note.sources), note.body, note.sha256, note.source, note.weight,
+            )
+            for note in batch.notes
         ],
     )  # fmt: skip
-    cursor.executemany(
-        "INSERT INTO chunks (note, position, heading, body, subject) VALUES (%s, %s, %s, %s, %s)",
-        [
-            (note.id, position, chunk.heading, chunk.body, note.subject)
-            for position, chunk in enumerate(note.chunks())
-        ],
+    cursor.execute(
+        "SELECT nextval(pg_get_serial_sequence('chunks', 'id')) FROM generate_series(1, %s)",
+        [len(batch.vectors)],
     )
+    ids = [each for (each,) in cursor.fetchall()]
+    free = iter(ids)
+    with cursor.copy("COPY chunks (id, note, position, heading, body, subject) FROM STDIN") as copy:
+        for note, chunks in zip(batch.notes, batch.chunks, strict=True):
+            for position, chunk in enumerate(chunks):
+                copy.write_row(
+                    (next(free), note.id, position, chunk.heading, chunk.body, note.subject)
+                )
+    _copy_vectors(cursor, table, ids, batch.vectors)
+    _count(cursor, written, 1)
+    return len(ids)
 
 
-def _count_words(cursor: psycopg.Cursor[Any], notes: Sequence[str], sign: int) -> None:
-    """Add the words of these notes' passages to the counts, or take them away."""
+def _delete(cursor: psycopg.Cursor[Any], notes: Sequence[str]) -> None:
+    _count(cursor, notes, -1)
+    cursor.execute("DELETE FROM notes WHERE id = ANY(%s)", [list(notes)])
+
+
+def _copy_vectors(
+    cursor: psycopg.Cursor[Any],
+    table: sql.Identifier,
+    chunks: Sequence[int],
+    vectors: Sequence[Sequence[float]],
+) -> None:
+    statement = sql.SQL("COPY {} (chunk, vector) FROM STDIN WITH (FORMAT BINARY)").format(table)
+    with cursor.copy(statement) as copy:
+        copy.set_types(["int8", "vector"])
+        for chunk, vector in zip(chunks, vectors, strict=True):
+            copy.write_row((chunk, Vector(list(vector))))
+
+
+def _count(cursor: psycopg.Cursor[Any], notes: Sequence[str], sign: int) -> None:
+    """Add these notes' passages and their words to the counts, or take them away."""
+    cursor.execute(
+        "INSERT INTO facts SELECT 'chunks', %s * count(*) FROM chunks WHERE note = ANY(%s)"
+        " ON CONFLICT (name) DO UPDATE SET value = facts.value::bigint + excluded.value::bigint",
+        [sign, list(notes)],
+    )
     cursor.execute(
         "INSERT INTO words SELECT word, %s * count(*)"
         " FROM chunks, unnest(tsvector_to_array(terms)) word WHERE note = ANY(%s) GROUP BY word"
@@ -333,20 +463,36 @@ def _count_words(cursor: psycopg.Cursor[Any], notes: Sequence[str], sign: int) -
     )
 
 
-def _index_vectors(cursor: psycopg.Cursor[Any], table: sql.Identifier, dimension: int) -> None:
-    """An HNSW index on half-precision vectors, once there are many."""
+def _settle(cursor: psycopg.Cursor[Any], table: sql.Identifier) -> None:
+    """After many new rows: what an autovacuum would do some minutes later.
+
+    A search reads the pending list of a GIN index from end to end; without statistics the planner
+    takes the tables for empty.
+    """
+    cursor.execute("SELECT gin_clean_pending_list('chunks_terms')")
+    cursor.execute(sql.SQL("ANALYZE notes, chunks, words, {}").format(table))
+
+
+def _rows(cursor: psycopg.Cursor[Any], table: sql.Identifier) -> int:
     cursor.execute(sql.SQL("SELECT count(*) FROM {}").format(table))
     row = cursor.fetchone()
-    if row is None or row[0] < INDEXED_FROM:
+    return 0 if row is None else int(row[0])
+
+
+def _index_name(table: sql.Identifier) -> sql.Identifier:
+    return sql.Identifier(f"{table.as_string()[1:-1]}_nearest")
+
+
+def _index_vectors(cursor: psycopg.Cursor[Any], table: sql.Identifier, dimension: int) -> None:
+    """An HNSW index on half-precision vectors, once there are many."""
+    if _rows(cursor, table) < INDEXED_FROM:
         return
     cursor.execute("SELECT set_config('maintenance_work_mem', '512MB', true)")
     cursor.execute(
         sql.SQL(
             "CREATE INDEX IF NOT EXISTS {} ON {} USING hnsw"
             " ((vector::halfvec({})) halfvec_cosine_ops)"
-        ).format(
-            sql.Identifier(f"{table.as_string()[1:-1]}_nearest"), table, sql.Literal(dimension)
-        )
+        ).format(_index_name(table), table, sql.Literal(dimension))
     )
 
 
@@ -354,15 +500,13 @@ def _embed_missing(cursor: psycopg.Cursor[Any], table: sql.Identifier, embedder:
     """Embed the chunks that have no vector of this model; what the note is about goes along."""
     cursor.execute(
         sql.SQL(
-            "SELECT c.id, c.subject, c.heading, c.body FROM chunks c JOIN notes n ON n.id = c.note"
+            "SELECT c.id, c.subject, c.heading, c.body FROM chunks c"
             " WHERE NOT EXISTS (SELECT FROM {} e WHERE e.chunk = c.id) ORDER BY c.id"
         ).format(table)
     )
     missing = cursor.fetchall()
     vectors = embedder.embed_passages(
-        [f"{subject}. {heading}.\n{body}" for _, subject, heading, body in missing]
+        [_embedded_text(subject, Chunk(heading, body)) for _, subject, heading, body in missing]
     )
-    with cursor.copy(sql.SQL("COPY {} (chunk, vector) FROM STDIN").format(table)) as copy:
-        for (chunk, *_), vector in zip(missing, vectors, strict=True):
-            copy.write_row((chunk, Vector(vector)))
+    _copy_vectors(cursor, table, [chunk for chunk, *_ in missing], vectors)
     return len(missing)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, LiteralString, NamedTuple
 
 import psycopg
+from psycopg import sql
 
 MATCHING_ROWS = 300
 """Rows whose words are compared. The rarest words of a question decide which rows these are."""
+
+LOOSE_ROWS = 400
+"""Rows that are read to find those in which the words of an identifier follow each other."""
 
 QUERY_WORDS = 24
 """Words of a question that count, rarest first."""
@@ -43,18 +47,24 @@ SHORT = {
 """What the notes call something that is often abbreviated."""
 
 _WORDS = """
-SELECT t.token, q.lexeme, coalesce(w.chunks, 0), (SELECT count(*) FROM chunks)
+SELECT t.token, q.lexeme, coalesce(w.chunks, 0),
+    coalesce((SELECT value::bigint FROM facts WHERE name = 'chunks'), 0)
 FROM unnest(%s::text[]) t (token), LATERAL unnest(to_tsvector('english', t.token)) q
 LEFT JOIN words w ON w.word = q.lexeme
 """
 
-_IDENTIFIERS = """
-SELECT p.words::text, (
-    SELECT count(*) FROM (SELECT FROM chunks c WHERE c.terms @@ p.words LIMIT %(rows)s) few
+_IDENTIFIERS: LiteralString = """
+SELECT p.words::text, p.loose::text, (
+    SELECT count(*) FROM (
+        SELECT c.terms FROM chunks c WHERE c.terms @@ p.loose LIMIT {loose_limit}
+    ) few WHERE few.terms @@ p.words
 ) FROM (
-    SELECT DISTINCT phraseto_tsquery('english', t) AS words FROM unnest(%(identifiers)s::text[]) t
+    SELECT DISTINCT words, regexp_replace(words::text, '<[^>]+>', '&', 'g')::tsquery AS loose
+    FROM unnest(%s::text[]) t, phraseto_tsquery('english', t) words
 ) p WHERE numnode(p.words) > 1
 """
+"""An index finds the rows that have all words; each must be read to see whether they follow each
+other: only so many are."""
 
 
 class Terms(NamedTuple):
@@ -66,6 +76,8 @@ class Terms(NamedTuple):
     """Rarity of all words together, also of those that no passage has."""
     rare: str
     """The rarest words, joined by OR: few rows have them."""
+    loose: str
+    """The same, an identifier being all of its words in any order: what an index finds."""
     every: str
     """All words, joined by OR."""
 
@@ -81,13 +93,16 @@ def read_terms(cursor: psycopg.Cursor[Any], query: str) -> Terms:
     known = {_quoted(word): n for word, n in counts.items() if n}
     idf = {word: math.log(1 + passages / (0.5 + n)) for word, n in counts.items()}
     weights = {_quoted(word): idf[word] for word in counts}
-    for phrase, n in _identifiers(cursor, query):
+    loose: dict[str, str] = {}
+    for phrase, loose[phrase], n in _identifiers(cursor, query):
         known[phrase], weights[phrase] = n, math.log(1 + passages / (0.5 + n))
+    rare = _rare(known)
     return Terms(
         words=list(known),
         idf=[weights[word] for word in known],
         total=math.fsum(weights.values()) or 1.0,
-        rare=" | ".join(_rare(known)),
+        rare=" | ".join(rare),
+        loose=" | ".join(loose.get(word, word) for word in rare),
         every=" | ".join(known),
     )
 
@@ -97,29 +112,30 @@ def _counted(cursor: psycopg.Cursor[Any], tokens: Sequence[str]) -> tuple[dict[s
 
     A token that no passage has is read as its parts: `cudaAccessPropertyPersisting`, `48KB`.
     """
-    found = _look_up(cursor, tokens)
+    parts = {token: part for token in tokens if len(part := _parts(token)) > 1}
+    every = dict.fromkeys([*tokens, *(each for part in parts.values() for each in part)])
+    cursor.execute(_WORDS, [list(every)], prepare=True)
+    found: list[tuple[str, str, int, int]] = cursor.fetchall()
     unknown = {token for token, _, n, _ in found if not n}
-    parts = {token: part for token in unknown if len(part := _parts(token)) > 1}
-    found = [row for row in found if row[0] not in parts]
-    found += _look_up(cursor, [each for part in parts.values() for each in part])
+    wanted = set(tokens).difference(unknown & parts.keys())
+    wanted.update(each for token in unknown & parts.keys() for each in parts[token])
+    found = [row for row in found if row[0] in wanted]
     counts = {word: n for _, word, n, _ in found if n or not word.isdigit()}
     rarest = sorted(counts, key=lambda word: (counts[word], word))[:QUERY_WORDS]
     return {word: counts[word] for word in rarest}, found[0][3] if found else 0
 
 
-def _look_up(cursor: psycopg.Cursor[Any], tokens: Iterable[str]) -> list[tuple[str, str, int, int]]:
-    cursor.execute(_WORDS, [list(tokens)])
-    return cursor.fetchall()
-
-
-def _identifiers(cursor: psycopg.Cursor[Any], query: str) -> list[tuple[str, int]]:
-    """Identifiers of several words as phrases, with the passages that have them."""
+def _identifiers(cursor: psycopg.Cursor[Any], query: str) -> list[tuple[str, str, int]]:
+    """Identifiers of several words as phrases, as words, and with the passages that have them."""
     found = re.findall(r"\w+(?:[.:_]+\w+)+", query)[:IDENTIFIERS]
     if len(_tokens(query)) <= NAME_WORDS:
         found.append(query)
     texts = [re.sub(r"[\W_]+", " ", each) for each in found]
-    cursor.execute(_IDENTIFIERS, {"identifiers": texts, "rows": MATCHING_ROWS})
-    return [row for row in cursor.fetchall() if row[1]]
+    if not texts:
+        return []
+    statement = sql.SQL(_IDENTIFIERS).format(loose_limit=sql.Literal(LOOSE_ROWS))
+    cursor.execute(statement, [texts], prepare=True)
+    return [row for row in cursor.fetchall() if row[2]]
 
 
 def _tokens(query: str) -> list[str]:

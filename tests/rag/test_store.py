@@ -5,7 +5,9 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from time import monotonic
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,9 +15,9 @@ import pytest
 from cudaops.errors import KnowledgeUnavailable, ModelUnavailable
 from cudaops.rag.embedding import WordLlamaEmbedder
 from cudaops.rag.knowledge import Knowledge
-from cudaops.rag.notes import Note
+from cudaops.rag.notes import Note, builtin_notes
 from cudaops.rag.server import Database, open_database
-from cudaops.rag.store import SCHEMA, Store, Synced
+from cudaops.rag.store import BATCH_CHUNKS, SCHEMA, Store, Synced
 
 
 def note(name: str, body: str) -> Note:
@@ -133,6 +135,67 @@ def test_two_processes_ingest_into_an_empty_database_at_once(database_url: str) 
     assert said[0][1] == said[0][2] != "0"
 
 
+ADD = """
+import sys
+from pathlib import Path
+from cudaops.rag.knowledge import Knowledge
+from cudaops.rag.embedding import WordLlamaEmbedder
+k = Knowledge.open(database_url=sys.argv[1], data_folder=None, embedder=WordLlamaEmbedder())
+print(k.add(Path(sys.argv[2])).written)
+k.close()
+"""
+
+CONTENT = """
+SELECT n.id, n.sha256, c.position, c.heading, c.body, e.vector::text
+FROM notes n LEFT JOIN chunks c ON c.note = n.id LEFT JOIN embeddings_1 e ON e.chunk = c.id
+ORDER BY n.id, c.position
+"""
+
+
+def content(url: str) -> tuple[list[tuple[Any, ...]], dict[str, int]]:
+    """All passages with their vectors, and the counts of words and passages."""
+    path = f"-c search_path={SCHEMA},public"
+    with psycopg.connect(url, autocommit=True, options=path) as connection:
+        counts = connection.execute(
+            "SELECT word, chunks FROM words WHERE chunks <> 0 UNION ALL"
+            " SELECT '', value::integer FROM facts WHERE name = 'chunks' ORDER BY 1"
+        )
+        return connection.execute(CONTENT).fetchall(), dict(counts.fetchall())
+
+
+def test_an_ingest_that_is_killed_anywhere_is_continued(
+    database_url: str, tmp_path: Path, embedder: WordLlamaEmbedder
+) -> None:
+    for i in range(3 * BATCH_CHUNKS // 20):
+        parts = (f"## Part {j}\nZebra {i * j} of word{i} and lane {j}.\n" for j in range(20))
+        (tmp_path / f"{i:04d}.md").write_text("\n".join(parts))
+    command = [sys.executable, "-W", "ignore", "-c", ADD, database_url, str(tmp_path)]
+    knowledge = Knowledge.open(database_url=database_url, data_folder=None, embedder=embedder)
+    knowledge.search("x")
+    whole = len(builtin_notes()) + 3 * BATCH_CHUNKS // 20
+    kept = []
+    for least in (0, 1, BATCH_CHUNKS // 20 + 1, 2 * BATCH_CHUNKS // 20 + 1):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        deadline = monotonic() + 60
+        while monotonic() < deadline and knowledge.status().notes < len(builtin_notes()) + least:
+            sleep(0.01)
+        process.kill()
+        process.wait()
+        rows, counts = content(database_url)
+        kept.append(len({row[0] for row in rows}))
+        assert len(rows) == len({(row[0], row[2]) for row in rows}) == counts[""]
+        assert all(row[5] for row in rows)
+    assert kept == sorted(kept)
+    assert kept[1] < whole
+    written = subprocess.run(command, stdout=subprocess.PIPE, check=True, timeout=60).stdout
+    assert int(written) == whole - kept[-1]
+    killed = content(database_url)
+    knowledge.remove(str(tmp_path))
+    assert knowledge.add(tmp_path).written == 3 * BATCH_CHUNKS // 20
+    knowledge.close()
+    assert content(database_url) == killed
+
+
 def test_a_lost_connection_is_made_again(store: Store, database_url: str) -> None:
     store.sync("builtin", [ONE], CountingEmbedder())
     with psycopg.connect(database_url, autocommit=True) as other:
@@ -201,6 +264,19 @@ def test_a_knowledge_base_of_schema_version_1_is_brought_up_to_date(database_url
         assert knowledge.search("zebra", 1)[0].note == "mine/a.txt"
         assert knowledge.status().embedded == knowledge.status().chunks > 200
         knowledge.close()
+
+
+def test_a_knowledge_base_of_schema_version_2_is_brought_up_to_date(
+    store: Store, database_url: str
+) -> None:
+    store.sync("builtin", [ONE, TWO], CountingEmbedder())
+    with store.transaction() as cursor:
+        cursor.execute("UPDATE facts SET value = '2' WHERE name = 'schema_version'")
+        cursor.execute("DELETE FROM facts WHERE name = 'chunks'")
+        cursor.execute("DROP INDEX notes_of_house, notes_on_subtypes")
+    Store(Database(database_url)).close()
+    assert store.fact("chunks") == "3"
+    assert count(store, "SELECT (to_regclass('notes_of_house') IS NOT NULL)::integer") == 1
 
 
 def test_words_are_counted_as_passages_come_and_go(store: Store) -> None:
