@@ -342,7 +342,8 @@ def _elsewhere(executor: Executor, program: Program, message: str) -> str:
 def _passed_over(program: Program, captured: Captured) -> list[str]:
     """Why it is not the kernel with most time that is worked on, where it is not."""
     dearest = launched_here(program, [count.kernel for count in captured.counts])[0]
-    if dearest == captured.kernel:
+    told = any(f" of {dearest} cannot be captured: " in line for line in captured.passed_over)
+    if told or dearest == captured.kernel:
         return []
     why = "takes more time, and no launch names it, so that none could be replaced"
     return [f"{dearest} {why}; {captured.kernel} is worked on"]

@@ -292,6 +292,8 @@ class VariableType(NamedTuple):
     """See `GlobalState.is_used`."""
     is_told: bool = True
     """False: it may be a structure of which nothing is known."""
+    is_pointer: bool = False
+    """To data, by clang."""
 
 
 def typed_variables(
@@ -307,9 +309,17 @@ def typed_variables(
         form = kernel_form(program, kernel, callee)
     except NotUnderstood:
         return types | {name: VariableType("opaque", is_told=False) for name in unclear}
-    known = {v.name: VariableType(element_of(v.type), v.layout) for v in form.variables}
+    known = {
+        v.name: VariableType(element_of(v.type), v.layout, is_pointer=_is_pointer(v.type))
+        for v in form.variables
+    }
     unused = VariableType("opaque", is_used=False, is_told=False)
     return types | {name: known.get(name.partition("<")[0], unused) for name in unclear}
+
+
+def _is_pointer(type_text: str) -> bool:
+    bare = type_text.partition("[")[0].rstrip().removesuffix("const").rstrip()
+    return bare.endswith("*") and "(" not in bare
 
 
 def type_of(variable: VariableType, size_bytes: int) -> dict[str, Any]:

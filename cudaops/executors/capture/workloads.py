@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import RecordedLaunch, RecordedMemory
 from cudaops.domain.program import Kernel, LaunchSite, Program
@@ -48,7 +50,7 @@ from cudaops.executors.capture.structures import (
 )
 from cudaops.executors.cpu.report import Report, function_names
 from cudaops.executors.cuda.symbols import demangled
-from cudaops.executors.untrusted_files import copy_untrusted, discard, remove
+from cudaops.executors.untrusted_files import copy_untrusted, discard, read_untrusted, remove
 from cudaops.program.front_end import launched_instances
 from cudaops.program.instances import callee_of, deduce_instance, plain_name
 from cudaops.program.overloads import has_closure
@@ -163,6 +165,7 @@ class WorkloadReader:
             if enough and callee in {w.callee for w in workloads}:
                 continue
             try:
+                self._look_at_pointers(c, callee)
                 passed = self._followed(c, callee, passed)
             except NotFollowed as problem:
                 reasons.append(str(problem))
@@ -253,6 +256,24 @@ class WorkloadReader:
     ) -> tuple[Passed, ...]:
         addresses = self._launches.addresses(c.number)
         return with_pointers(self.program, self.kernel, callee, passed, addresses)
+
+    def _look_at_pointers(self, c: Configuration, callee: str) -> None:
+        """Raises NotFollowed where a variable that the kernel names points to no allocation."""
+        recorded = self._launches.variables(c.number)
+        types = typed_variables(self.program, self.kernel, callee, [name for name, _ in recorded])
+        pointers = [(n, s) for n, s in recorded if types[n].is_pointer and types[n].is_used]
+        for name, stored in pointers:
+            known = self._copies.get(stored.before)
+            folder, blob = (self.source.blobs, stored.before) if known is None else (
+                known.parent, known.name
+            )  # fmt: skip
+            words = np.frombuffer(read_untrusted(folder, blob, stored.size_bytes), dtype="<u8")
+            places = self._launches.places(c.number)
+            if not all(any(place.has(int(word)) for place in places) for word in words[words > 0]):
+                raise NotFollowed(
+                    f"the variable {name} points to what is no allocation: a kernel made it with "
+                    "new or malloc, or it is the host's; allocate it with cudaMalloc"
+                )
 
     def _cannot(self, reasons: list[str]) -> str:
         reason = self._named(reasons[0]) if reasons else "nothing was recorded"

@@ -411,6 +411,32 @@ def test_pointers_that_cannot_be_followed_are_limits(
         on_gpu(platform, parsed).capture("rows", tmp_path / "c")
 
 
+def test_a_variable_that_points_into_the_kernels_heap_is_a_limit_where_it_is_named(
+    platform: StandInPrograms, cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    kernels = """
+    struct Scale { float by; __device__ Scale(float by) : by(by) {} };
+    __device__ Scale* made;
+    __device__ float* given;
+    __global__ void make() { made = new Scale(2.0f); }
+    __global__ void use(float* x) { x[threadIdx.x] = made->by * threadIdx.x; }
+    __global__ void read(float* x) { x[threadIdx.x] += given[threadIdx.x]; }
+    """
+    parsed = program(
+        tmp_path,
+        kernels,
+        "float *x, *y; cudaMalloc(&x, 128); cudaMalloc(&y, 128); cudaMemset(y, 0, 128);"
+        "cudaMemcpyToSymbol(given, &y, sizeof y); make<<<1, 1>>>(); use<<<1, 32>>>(x);"
+        "read<<<1, 32>>>(x); cudaDeviceSynchronize();",
+    )
+    says = "the variable made points to what is no allocation"
+    with pytest.raises(InputError, match=says):
+        on_gpu(platform, parsed).capture("use", tmp_path / "gpu")
+    with pytest.raises(InputError, match=says):
+        cpu_executor.capture(parsed, "use", (), tmp_path / "cpu", 60.0)
+    captured(platform, parsed, tmp_path, "read")
+
+
 def test_what_does_not_fit_is_said(platform: StandInPrograms, tmp_path: Path) -> None:
     parsed = program(
         tmp_path, WORK, "float* x; cudaMalloc(&x, 13ull << 30); fill<<<1, 32>>>(x, 32, 1.0f);"
