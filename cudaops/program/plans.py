@@ -131,7 +131,7 @@ def baseline_plan(workload: Workload) -> ResolvedPlan:
         grid=workload.grid,
         block=workload.block,
         dynamic_smem_bytes=workload.dynamic_smem_bytes,
-        values=tuple(_captured(a) for a in workload.arguments),
+        values=tuple(captured_value(a) for a in workload.arguments),
     )
     return ResolvedPlan(launches=(launch,))
 
@@ -315,7 +315,8 @@ def _argument(argument: Argument, pointee_bytes: int | None) -> ExpressionValue:
             return OpaqueValue(argument)
 
 
-def _captured(argument: Argument) -> Value:
+def captured_value(argument: Argument) -> Value:
+    """What a captured launch gave its kernel, as a resolved launch has it."""
     return _value(_argument(argument, None))
 
 

@@ -218,7 +218,7 @@ def _matrix(array: str, index: Polynomial, across: Symbol, k: Symbol) -> Matrix:
 
 
 def _check(form: MatmulForm, reading: Reading, store: Store, others: Iterable[Load]) -> None:
-    inputs = {p.name for p in reading.parameters if not p.is_pointer}
+    inputs = reading.inputs
     batch = {form.batch.symbol.name} if form.batch else set()
     outputs = batch | {form.rows.symbol.name, form.columns.symbol.name}
     for matrix in (form.left, form.right, form.out):
@@ -233,7 +233,7 @@ def _check(form: MatmulForm, reading: Reading, store: Store, others: Iterable[Lo
     for load in others:
         if load.array == form.out.array and load.index != store.place.offset:
             raise NotUnderstood("the output read at another place")
-    if form.out.array in (form.left.array, form.right.array):
+    if any(reading.share(form.out.array, x.array) for x in (form.left, form.right)):
         raise NotUnderstood("an output that is also a factor")
     if form.element not in RANK or form.out_element not in RANK:
         raise NotUnderstood(f"elements of type {form.element}")

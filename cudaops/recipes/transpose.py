@@ -134,7 +134,7 @@ def _adjacent(index: Polynomial, axes: Sequence[Axis]) -> Axis:
 
 
 def _check(reading: Reading, space: Space, indices: Sequence[Polynomial], value: Value) -> None:
-    inputs = {p.name for p in reading.parameters if not p.is_pointer}
+    inputs = reading.inputs
     geometry = {f"{root}.{axis}" for root in ("gridDim", "blockDim") for axis in "xyz"}
     symbols = {axis.symbol.name for axis in space.axes}
     require_known(value, space, inputs | symbols)

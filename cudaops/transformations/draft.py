@@ -45,7 +45,7 @@ from cudaops.program.lexing import byte_text, plain_text
 from cudaops.program.macros import later_macros
 from cudaops.program.outline import outline
 from cudaops.program.parse import parse_files
-from cudaops.program.plans import environment, make_rewrite, resolve
+from cudaops.program.plans import captured_value, environment, make_rewrite, resolve
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.conditions import decided, resolved
 from cudaops.transformations.namespaces import copied, meaning
@@ -514,8 +514,8 @@ def _argument(name: str, value: Any, workload: Workload) -> Argument | None:
             structure_bytes=next(sizes, None),
         )  # fmt: skip
     if value.kind == "raw":
-        same = (a for a in workload.arguments if isinstance(a, OpaqueArgument))
-        found = next((a for a in same if a.raw_hex == value.raw_hex), None)
+        given = (a for a in workload.arguments if isinstance(a, OpaqueArgument))
+        found = next((a for a in given if captured_value(a) == value), None)
         if found is None:
             return None
         fields = tuple(

@@ -155,6 +155,32 @@ ACCEPTED: dict[str, tuple[str, str]] = {
     "device function for the index": (
         "NN", "__device__ __forceinline__ int at(int r, int c, int ld) { return r * ld + c; }\n" + _plain(
             "for (int k = 0; k < N; ++k) acc += A[at(row, k, N)] * B[at(k, col, N)];", "C[at(row, col, N)] = acc;")),
+    "structures of the Programming Guide": (
+        "NN", "typedef struct { int width; int height; float* elements; } Matrix;\n" + _kernel(
+            _ROW_COL + "if (row >= A.height || col >= B.width) return; float s = 0;"
+            "for (int e = 0; e < A.width; ++e)"
+            " s += A.elements[row * A.width + e] * B.elements[e * B.width + col];"
+            "C.elements[row * C.width + col] = s;", "Matrix A, Matrix B, Matrix C")),
+    "function that reads an element": (
+        "NN", "struct M { int w; float* p; };\n"
+        "__device__ float at(const M m, int r, int c) { return m.p[r * m.w + c]; }\n"
+        "__device__ float of(const float* p, int i) { return p[i]; }\n" + _kernel(
+            _ROW_COL + "if (row < N && col < N) { float s = 0;"
+            "for (int k = 0; k < N; ++k) s += at(A, row, k) * of(B, k * N + col); C[row*N+col] = s; }",
+            "M A, const float* B, float* C, int N")),
+    "added up in memory": ("NN", _plain(
+        "C[row*N+col] = 0; for (int k = 0; k < N; ++k) C[row*N+col] += A[row*N+k] * B[k*N+col];", "", start="")),
+    "added to what stands in memory": ("NN", _plain(
+        "for (int k = 0; k < N; ++k) C[row*N+col] += A[row*N+k] * B[k*N+col];", "", start="")),
+    "while": ("NN", _plain(
+        "int k = 0; while (k < N) { acc += A[row*N+k] * B[k*N+col]; k++; }")),
+    "a variable from before": ("NN", _plain(
+        "int k; for (k = 0; k < N; k = k + 1) acc += A[row*N+k] * B[k*N+col];")),
+    "pointers that move": ("NN", _plain(
+        "const float *a = A + row * N, *b = B + col;"
+        "for (int k = 0; k < N; ++k) { acc += *a * *b; ++a; b += N; }")),
+    "an index that moves": ("NN", _plain(
+        "int at = col; for (int k = 0; k < N; ++k) { acc += A[row*N+k] * B[at]; at += N; }")),
     "tiled": ("NN", TILED),
     "tiled, whole tiles only": ("NN", TILED
         .replace("(row < N && a < N) ? A[row * N + a] : 0.0f", "A[row * N + a]")
@@ -186,6 +212,35 @@ REFUSED: dict[str, str] = {
     "printf": _plain(store='C[row*N+col] = acc; printf("%f", acc);'),
     "store in the loop": _plain(
         "for (int k = 0; k < N; ++k) { acc += A[row*N+k]*B[k*N+col]; C[row*N+col] = acc; }", ""),
+    "added up in memory, sometimes": _plain(
+        "C[row*N+col] = 0; for (int k = 0; k < N; ++k) if (k % 3) C[row*N+col] += A[row*N+k] * B[k*N+col];", ""),
+    "added up in memory, and once more": _plain(
+        "C[row*N+col] = 0; for (int k = 0; k < N; ++k) { C[row*N+col] += A[row*N+k] * B[k*N+col];"
+        " if (k == row) C[row*N+col] = 1; }", ""),
+    "added up in memory that is read": _plain(
+        "C[row*N+col] = 0; for (int k = 0; k < N; ++k) C[row*N+col] += A[row*N+k] * C[k*N+col];", ""),
+    "added up elsewhere each time": _plain(
+        "for (int k = 0; k < N; ++k) C[row*N+k] += A[row*N+k] * B[k*N+col];", ""),
+    "a pointer that moves sometimes": _plain(
+        "const float* a = A + row * N; for (int k = 0; k < N; ++k) { acc += *a * B[k*N+col]; if (k % 2) ++a; }"),
+    "a pointer that moves twice": _plain(
+        "const float* a = A + row * N; for (int k = 0; k < N; ++k) { acc += *a++ * B[k*N+col]; ++a; }"),
+    "a pointer that moves ever further": _plain(
+        "const float* a = A + row * N; for (int k = 0; k < N; ++k) { acc += *a * B[k*N+col]; a += k; }"),
+    "a pointer read after the loop": _plain(
+        "const float* a = A + row * N; for (int k = 0; k < N; ++k) { acc += *a * B[k*N+col]; ++a; }",
+        "C[row*N+col] = acc + *a;"),
+    "the loop's variable afterwards": _plain(
+        "int k = 0; for (; k < N; ++k) acc += A[row*N+k] * B[k*N+col];", "C[row*N+col] = acc * k;"),
+    "a while that goes on": _plain(
+        "int k = 0; while (k < N) { if (A[k] > 0) continue; acc += A[row*N+k] * B[k*N+col]; k++; }"),
+    "a structure that is changed": "struct M { int w; float* p; };\n" + _kernel(
+        _ROW_COL + "A.w = 2; if (row < N && col < N) { float s = 0;"
+        "for (int k = 0; k < N; ++k) s += A.p[row*A.w+k] * B[k*N+col]; C[row*N+col] = s; }",
+        "M A, const float* B, float* C, int N"),
+    "a function that calls itself": (
+        "__device__ float f(float x) { return f(x); }\n" + _plain(
+            "for (int k = 0; k < N; ++k) acc += f(A[row*N+k]) * B[k*N+col];")),
     "output is an input": _plain(store="A[row*N+col] = acc;", head="float* A, const float* B, float* C, int N"),
     "neighbour of the output": _plain(store="C[row*N+col] = acc + C[row*N+col+1];"),
     "guard on the data": _plain(guard="row < N && col < N && A[row] > 0"),
@@ -332,6 +387,17 @@ def test_names_of_the_program_are_kept_apart(program_of: MakeProgram) -> None:
     assert rewrite.plan.launches[0].kernel == "mm_tiled2"
     assert "own_THREADS" in rewrite.source
     assert "own_rows = rows" in rewrite.source
+
+
+def test_an_output_in_the_memory_of_a_factor_is_refused(
+    program_of: MakeProgram, launch_of: MakeLaunch
+) -> None:
+    program = program_of(_plain())
+    apart = launch_of("mm", N=9)
+    same = [a.model_copy(update={"allocation": 0}) for a in apart.arguments[:3]]
+    together = apart.model_copy(update={"arguments": (*same, *apart.arguments[3:])})
+    assert MatmulRecipe().propose(program, program.kernel("mm"), (apart,), None)
+    assert MatmulRecipe().propose(program, program.kernel("mm"), (apart, together), None) == ()
 
 
 @pytest.mark.parametrize("name", ["x < N && A[x] > 0", "x * x < N"])

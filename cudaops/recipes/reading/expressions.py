@@ -8,13 +8,16 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.polynomials import Polynomial, divide, number, remainder, symbol
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.reading.values import (
+    FLOATS,
     INTEGERS,
     Apply,
     Below,
     Literal,
     Load,
     Pointer,
+    Scalar,
     SharedLoad,
+    Structure,
     Value,
     Whole,
     converted,
@@ -47,12 +50,12 @@ class Expressions:
     def __init__(
         self,
         env: MutableMapping[str, Value],
-        loadable: Callable[[str], None],
-        inline: Mapping[str, Callable[[tuple[Value, ...]], Value]],
+        loaded: Callable[[Pointer], Value | None],
+        functions: Mapping[str, s.Function],
     ) -> None:
         self.env = env
-        self._loadable = loadable
-        self._inline = inline
+        self._loaded = loaded
+        self._functions = functions
 
     def value(self, node: s.Expression) -> Value:
         """What the expression stands for. Raises NotUnderstood."""
@@ -63,6 +66,8 @@ class Expressions:
                 return self._name(text)
             case s.Member(s.Name(base), axis) if base in s.BUILTINS and axis in ("x", "y", "z"):
                 return Whole(symbol(f"{base}.{axis}"), "unsigned")
+            case s.Member(base, name, type=kind):
+                return self._member(self.value(base), name, kind)
             case s.Index():
                 return self.load(self.place(node))
             case s.Cast(to, operand):
@@ -101,7 +106,9 @@ class Expressions:
 
     def load(self, place: Pointer) -> Value:
         """What stands at this place."""
-        self._loadable(place.array)
+        written = self._loaded(place)
+        if written is not None:
+            return written
         if place.shared:
             return SharedLoad(place.array, place.indices, place.type)
         return Load(place.array, place.offset, place.type)
@@ -126,6 +133,15 @@ class Expressions:
         if text not in self.env:
             raise NotUnderstood(f"the name {text}")
         return self.env[text]
+
+    def _member(self, base: Value, name: str, kind: str) -> Value:
+        """Of a parameter that is a structure: nothing is assigned to it."""
+        if not isinstance(base, Structure):
+            raise NotUnderstood(f"a member of a {base.type}")
+        path = f"{base.name}.{name}"
+        if kind.endswith("*"):
+            return Pointer(path, number(0), kind[:-1].removeprefix("const ").strip())
+        return parameter_value(path, kind) or Structure(path, kind)
 
     def _indexed(self, base: Value, index: Polynomial) -> Value:
         if not isinstance(base, Pointer):
@@ -157,8 +173,8 @@ class Expressions:
         return Apply("?:", (test, left, right), joint_type(left.type, right.type))
 
     def _call(self, function: str, arguments: tuple[Value, ...]) -> Value:
-        if function in self._inline:
-            return self._inline[function](arguments)
+        if function in self._functions:
+            return self._inlined(self._functions[function], arguments)
         if function == "__ldg" and len(arguments) == 1 and isinstance(arguments[0], Pointer):
             return self.load(arguments[0])
         if any(isinstance(a, Pointer | Below) for a in arguments):
@@ -171,6 +187,34 @@ class Expressions:
         if function in _OVERLOADED and not any(isinstance(a, Whole) for a in arguments):
             return Apply(function, arguments, _joint(arguments))
         raise NotUnderstood(f"a call of {function}")
+
+    def _inlined(self, function: s.Function, arguments: tuple[Value, ...]) -> Value:
+        """What a device function gives whose body is declarations and one `return`."""
+        if len(function.parameters) != len(arguments) or function.is_method:
+            raise NotUnderstood(f"a call of {function.name}")
+        env: dict[str, Value] = {}
+        for parameter, value in zip(function.parameters, arguments, strict=True):
+            if parameter.unclear or parameter.is_reference:
+                raise NotUnderstood(f"the parameters of {function.name}")
+            env[parameter.name] = converted(value, parameter.type)
+        lines, last = function.body[:-1], function.body[-1] if function.body else None
+        # A function that calls itself is not among those that its body may call.
+        others = {n: f for n, f in self._functions.items() if f is not function}
+        inner = Expressions(env, self._loaded, others)
+        for line in lines:
+            if not isinstance(line, s.Declare) or line.value is None or line.extents:
+                raise NotUnderstood(f"the body of {function.name}")
+            env[line.name] = converted(inner.value(line.value), line.type)
+        if not isinstance(last, s.Give):
+            raise NotUnderstood(f"the body of {function.name}")
+        return converted(inner.value(last.value), function.result)
+
+
+def parameter_value(path: str, kind: str) -> Value | None:
+    """A number of this type that the launch is given; None where it is none."""
+    if kind in INTEGERS:
+        return Whole(symbol(path), kind)
+    return Scalar(path, kind) if kind in FLOATS else None
 
 
 def literal(text: str) -> Value:

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Workload
-from cudaops.program import syntax as s
-from cudaops.program.analysis.polynomials import number, symbol
+from cudaops.program.analysis.polynomials import number
 from cudaops.program.front_end import kernel_form
 from cudaops.program.syntax import KernelForm, NotUnderstood, TypedParameter
-from cudaops.recipes.reading.expressions import Expressions
+from cudaops.recipes.reading.expressions import parameter_value
 from cudaops.recipes.reading.symbolic import Effects, Execution
-from cudaops.recipes.reading.values import (
-    FLOATS,
-    INTEGERS,
-    Pointer,
-    Scalar,
-    Value,
-    Whole,
-    converted,
-)
+from cudaops.recipes.reading.values import Pointer, Structure, Value
 
 
 @dataclass(frozen=True)
@@ -30,13 +22,23 @@ class Reading:
 
     parameters: tuple[TypedParameter, ...]
     effects: Effects
+    together: frozenset[frozenset[str]]
+    """Pairs of pointers that led into one allocation at some launch."""
 
-    def parameter(self, name: str) -> TypedParameter:
-        """The parameter of this name. Raises KeyError."""
-        for candidate in self.parameters:
-            if candidate.name == name:
-                return candidate
-        raise KeyError(name)
+    def share(self, one: str, other: str) -> bool:
+        """Whether two pointers lead into one allocation, at some launch at least."""
+        return one == other or frozenset((one, other)) in self.together
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """Parameters that are no pointers, and fields of structures (`A.width`)."""
+        values = (p for p in self.parameters if not p.is_pointer)
+        fields = (
+            f"{p.name}.{f.path}"
+            for p in values if p.layout is not None
+            for f in p.layout.fields if f.is_public
+        )  # fmt: skip
+        return frozenset(p.name for p in self.parameters if not p.is_pointer) | set(fields)
 
 
 def form_of(program: Program, kernel: Kernel, workloads: Sequence[Workload]) -> KernelForm:
@@ -60,46 +62,20 @@ def read_kernel(program: Program, kernel: Kernel, workloads: Sequence[Workload])
         value = _parameter_value(parameter)
         if value is not None:
             env[parameter.name] = value
-    inline = {function.name: _Inlined(function) for function in form.functions}
-    effects = Execution(env, inline).run(form.kernel.body)
-    return Reading(form.kernel.parameters, effects)
+    functions = {function.name: function for function in form.functions}
+    effects = Execution(env, functions).run(form.kernel.body)
+    together = frozenset(
+        frozenset((one.name, other.name))
+        for w in workloads
+        for one, other in itertools.combinations(w.pointers(), 2)
+        if one.allocation == other.allocation
+    )
+    return Reading(form.kernel.parameters, effects, together)
 
 
 def _parameter_value(parameter: TypedParameter) -> Value | None:
     if parameter.is_pointer:
         return Pointer(parameter.name, number(0), parameter.type)
-    if parameter.type in INTEGERS:
-        return Whole(symbol(parameter.name), parameter.type)
-    if parameter.type in FLOATS:
-        return Scalar(parameter.name, parameter.type)
-    return None
-
-
-def _nothing_loadable(array: str) -> None:
-    raise NotUnderstood(f"{array} read in a function")
-
-
-class _Inlined:
-    """A device function whose body is declarations and one `return`."""
-
-    def __init__(self, function: s.Function) -> None:
-        self._function = function
-
-    def __call__(self, arguments: tuple[Value, ...]) -> Value:
-        function = self._function
-        if len(function.parameters) != len(arguments):
-            raise NotUnderstood(f"a call of {function.name}")
-        env: dict[str, Value] = {}
-        for parameter, value in zip(function.parameters, arguments, strict=True):
-            if parameter.is_pointer or parameter.unclear:
-                raise NotUnderstood(f"the parameters of {function.name}")
-            env[parameter.name] = converted(value, parameter.type)
-        lines, last = function.body[:-1], function.body[-1] if function.body else None
-        expressions = Expressions(env, _nothing_loadable, {})
-        for line in lines:
-            if not isinstance(line, s.Declare) or line.value is None or line.extents:
-                raise NotUnderstood(f"the body of {function.name}")
-            env[line.name] = converted(expressions.value(line.value), line.type)
-        if not isinstance(last, s.Give):
-            raise NotUnderstood(f"the body of {function.name}")
-        return converted(expressions.value(last.value), function.result)
+    if parameter.layout is not None:
+        return Structure(parameter.name, parameter.type)
+    return parameter_value(parameter.name, parameter.type)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cudaops.program import syntax as s
@@ -19,6 +20,7 @@ from cudaops.recipes.reading.values import (
     Whole,
     conjuncts,
     converted,
+    is_zero,
     negated,
     parts,
 )
@@ -55,20 +57,21 @@ class Effects:
     """Extents of each shared array."""
 
 
-Inline = Mapping[str, Callable[[tuple[Value, ...]], Value]]
-
-
 class Execution:
     """One symbolic run of a body."""
 
-    def __init__(self, env: dict[str, Value], inline: Inline) -> None:
+    def __init__(self, env: dict[str, Value], functions: Mapping[str, s.Function]) -> None:
         self.effects = Effects()
         self._env = env
         self._guards: tuple[Value, ...] = ()
         self._loops: tuple[Loop, ...] = ()
         self._branch = 0
-        self._inline = inline
+        self._functions = functions
         self._names = 0
+        self._cells: dict[Pointer, Value] = {}
+        """What a loop has added up so far in elements of global memory, by where they stand."""
+        self._outside: tuple[Value, ...] = ()
+        """The guards around that loop."""
 
     def run(self, body: tuple[s.Statement, ...]) -> Effects:
         """Everything the body does. Raises NotUnderstood."""
@@ -77,7 +80,29 @@ class Execution:
 
     @property
     def _read(self) -> Expressions:
-        return Expressions(self._env, self._loadable, self._inline)
+        return Expressions(self._env, self._loaded, self._functions)
+
+    def _loaded(self, place: Pointer) -> Value | None:
+        """What this thread has written there; None where it reads what stood there. Raises
+        NotUnderstood."""
+        if place in self._cells:
+            return self._cells[place]
+        if any(cell.array == place.array for cell in self._cells):
+            raise NotUnderstood(f"{place.array} read where it is added to")
+        for store in reversed(self.effects.stores):
+            if store.place == place and not place.shared and self._is_always_behind(store):
+                return store.value
+        self._loadable(place.array)
+        return None
+
+    def _is_always_behind(self, store: Store) -> bool:
+        """Whether a write was made wherever what runs now runs, and the same one."""
+        return (
+            self._guards[: len(store.guards)] == store.guards
+            and self._loops[: len(store.loops)] == store.loops
+            and store == next(s for s in reversed(self.effects.stores)
+                              if s.place.array == store.place.array)
+        )  # fmt: skip
 
     def _loadable(self, array: str) -> None:
         writes = [s for s in self.effects.stores if s.place.array == array]
@@ -170,8 +195,18 @@ class Execution:
         place = self._read.place(target)
         if operator:
             value = self._read.binary(operator, self._read.load(place), value)
-        loops, passed = self._loops, len(self.effects.barriers)
-        stored = Store(place, converted(value, place.type), self._guards, loops, passed)
+        self._store(place, converted(value, place.type))
+
+    def _store(self, place: Pointer, value: Value) -> None:
+        if place in self._cells:
+            if self._guards != self._outside:
+                raise NotUnderstood(f"{place.array} added to under a condition")
+            self._cells[place] = value
+            return
+        stored = Store(place, value, self._guards, self._loops, len(self.effects.barriers))
+        last = self.effects.stores[-1] if self.effects.stores else None
+        if last == replace(stored, value=last.value if last else value) and not place.shared:
+            del self.effects.stores[-1]  # nobody has read it
         self.effects.stores.append(stored)
 
     def _bind(self, name: str, value: Value) -> None:
@@ -218,52 +253,132 @@ class Execution:
         return [replace(yes[0], value=chosen, guards=self._guards)]
 
     def _for(self, node: s.For) -> None:
+        loop = _counted(node)
         outer = dict(self._env)
-        name, start = self._loop_start(node)
-        if name in outer:
-            raise NotUnderstood(f"a second {name}")
-        step = _loop_step(node, name)
+        start, kind = self._loop_start(loop)
         self._names += 1
-        variable = Symbol(f"{name}#{self._names}")
-        position = start + of(variable) * number(step)
-        self._env[name] = Whole(position)
-        count = self._loop_count(node, variable, start, step)
-        carried = [n for n in _assigned(node.body) if n in outer and n != name]
+        variable = Symbol(f"{loop.name}#{self._names}")
+        position = Whole(start + of(variable) * number(loop.step), kind)
+        self._env.pop(f"{loop.name}:type", None)
+        self._env[loop.name] = position
+        count = self._loop_count(loop, variable)
+        carried = [n for n in _assigned(loop.body) if n in outer and n != loop.name]
         for other in carried:
             self._env[other] = Carried(other, outer[other].type)
+        steps = {n: self._moved_by(n, outer[n], loop.body) for n in carried}
+        moved = {n: by for n, by in steps.items() if by is not None and not by.has(variable)}
+        for other, by in moved.items():
+            self._env[other] = _after(outer[other], of(variable) * by)
         entered, guards = dict(self._env), self._guards
+        cells, outside = dict(self._cells), self._outside
         self._loops += (Loop(variable, count),)
-        self._statements(node.body)
+        added = self._begin_cells(loop.body, variable)
+        self._statements(loop.body)
         self._loops, self._guards = self._loops[:-1], guards
-        if self._env.get(name) != entered[name]:
+        if self._env.get(loop.name) != position:
             raise NotUnderstood("a loop variable that the body changes")
         after, self._env = self._env, outer
+        left = {p: self._cells[p] for p in added}
+        self._cells, self._outside = cells, outside
         for other in carried:
-            self._env[other] = _accumulated(outer[other], after.get(other), other, variable, count)
+            if other not in moved:
+                total = _accumulated(outer[other], after.get(other), other, variable, count)
+                self._env[other] = total
+            elif after.get(other) != _after(entered[other], moved[other]):
+                raise NotUnderstood(f"what the loop does to {other}")
+            else:
+                self._env[other] = Carried(other, outer[other].type)
+        for place, first in added.items():
+            self._store(place, _added(first, left[place], _cell(place), variable, count))
+        if loop.name in outer or f"{loop.name}:type" in outer:
+            self._env[loop.name] = Carried(loop.name, kind)
 
-    def _loop_start(self, node: s.For) -> tuple[str, Polynomial]:
-        match node.first:
-            case (s.Declare(kind, name, False, (), False, value),) if value is not None:
-                start = converted(self._read.value(value), kind)
-            case _:
-                raise NotUnderstood("a loop without a variable of its own")
-        if not isinstance(start, Whole):
+    def _begin_cells(self, body: Sequence[s.Statement], variable: Symbol) -> dict[Pointer, Value]:
+        """Elements of global memory to which each iteration adds, with what they held before."""
+        found: dict[Pointer, Value] = {}
+        for node in body:
+            match node:
+                case s.Evaluate(s.Assign(s.Index() | s.Unary() as target, "+", _)):
+                    place = self._read.place(target)
+                    if not place.shared and not place.offset.has(variable) and place not in found:
+                        found[place] = self._read.load(place)
+        self._outside = self._guards
+        self._cells |= {place: Carried(_cell(place), place.type) for place in found}
+        return found
+
+    def _moved_by(self, name: str, first: Value, body: Sequence[s.Statement]) -> Polynomial | None:
+        """By how much every iteration moves an index or pointer; None where it does otherwise."""
+        changes = [change for target, change in _assignments(body) if target == name]
+        if not isinstance(first, Whole | Pointer) or len(changes) != 1:
+            return None
+        if not any(isinstance(x, s.Evaluate) and x.value is changes[0] for x in body):
+            return None
+        match changes[0]:
+            case s.Step(_, by):
+                return number(by)
+            case s.Assign(_, "+", by) | s.Assign(_, "", s.Binary("+", s.Name(), by)):
+                with contextlib.suppress(NotUnderstood):
+                    return self._read.whole(by)
+        return None
+
+    def _loop_start(self, loop: _Counted) -> tuple[Polynomial, str]:
+        """The variable's first value and type."""
+        known = self._env.get(loop.name) or self._env.get(f"{loop.name}:type")
+        if loop.kind and known is not None:
+            raise NotUnderstood(f"a second {loop.name}")
+        kind = loop.kind or (known.type if known is not None else "")
+        start = known if loop.start is None else converted(self._read.value(loop.start), kind)
+        if not isinstance(start, Whole) or (loop.start is None and loop.name not in self._env):
             raise NotUnderstood("a loop that starts at data")
-        return name, start.value
+        return start.value, kind
 
-    def _loop_count(
-        self, node: s.For, variable: Symbol, start: Polynomial, step: int
-    ) -> Polynomial:
+    def _loop_count(self, loop: _Counted, variable: Symbol) -> Polynomial:
         """Iterations; not positive where there is none."""
-        if node.condition is None:
+        if loop.condition is None:
             raise NotUnderstood("a loop without an end")
-        condition = self._read.value(node.condition)
+        condition = self._read.value(loop.condition)
         if not isinstance(condition, Below):
             raise NotUnderstood("a loop's condition")
-        remaining = of(variable) * number(step) - condition.value
+        step = number(loop.step)
+        remaining = of(variable) * step - condition.value
         if remaining.has(variable):
             raise NotUnderstood("a loop's condition")
-        return remaining if step == 1 else divide(remaining + number(step - 1), number(step))
+        return remaining if loop.step == 1 else divide(remaining + number(loop.step - 1), step)
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """A loop that steps one variable up."""
+
+    name: str
+    kind: str
+    """Type of a variable of its own; empty for one from before."""
+    start: s.Expression | None
+    """None: the value it has from before."""
+    step: int
+    condition: s.Expression | None
+    body: tuple[s.Statement, ...]
+
+
+def _counted(node: s.For) -> _Counted:
+    """Also a `while` whose body ends in the step. Raises NotUnderstood."""
+    steps, body = node.step, tuple(node.body)
+    if not steps and body and isinstance(body[-1], s.Evaluate):
+        if any(isinstance(x, s.Leave) for x in s.below(body)):
+            raise NotUnderstood("a loop that is left early")
+        steps, body = (body[-1].value,), body[:-1]
+    name, step = _loop_step(steps)
+    match tuple(node.first):
+        case ():
+            kind, start = "", None
+        case (s.Declare(kind, declared, False, (), False, start),) if declared == name:
+            if start is None:
+                raise NotUnderstood("a loop without a start")
+        case (s.Evaluate(s.Assign(s.Name(declared), "", start)),) if declared == name:
+            kind = ""
+        case _:
+            raise NotUnderstood("how a loop begins")
+    return _Counted(name, kind, start, step, node.condition, body)
 
 
 def _merged(test: Value, yes: Value, no: Value) -> Value:
@@ -274,25 +389,51 @@ def _merged(test: Value, yes: Value, no: Value) -> Value:
     return Apply("?:", (test, yes, no), yes.type)
 
 
-def _loop_step(node: s.For, name: str) -> int:
-    match node.step:
-        case (s.Step(s.Name(text), 1),) if text == name:
-            return 1
-        case (s.Assign(s.Name(text), "+", s.Number(amount)),) if text == name and amount.isdigit():
-            if int(amount) > 0:
-                return int(amount)
+def _loop_step(steps: Sequence[s.Expression]) -> tuple[str, int]:
+    match tuple(steps):
+        case (s.Step(s.Name(name), 1),):
+            return name, 1
+        case (s.Assign(s.Name(name), "+", by),) | (
+            s.Assign(s.Name(name), "", s.Binary("+", s.Name(_), by)),
+        ) if (step := s.integer_of(by)) is not None and step > 0:
+            return name, step
     raise NotUnderstood("a loop's step")
 
 
-def _assigned(body: tuple[s.Statement, ...]) -> Iterator[str]:
-    """Names of variables that a body assigns, each once."""
-    seen: set[str] = set()
+def _after(value: Value, by: Polynomial) -> Value:
+    """An index or pointer so much further on."""
+    if isinstance(value, Pointer):
+        return replace(value, offset=value.offset + by)
+    assert isinstance(value, Whole)
+    return replace(value, value=value.value + by)
+
+
+def _assignments(body: Sequence[s.Statement]) -> Iterator[tuple[str, s.Assign | s.Step]]:
+    """Statements that assign a variable, in the text's order, with its name."""
     for node in s.below(body):
-        if isinstance(node, s.Evaluate) and isinstance(node.value, s.Assign | s.Step):
-            target = node.value.target
-            if isinstance(target, s.Name) and target.text not in seen:
-                seen.add(target.text)
-                yield target.text
+        match node:
+            case s.Evaluate(s.Assign(s.Name(name)) | s.Step(s.Name(name)) as change):
+                yield name, change
+
+
+def _assigned(body: Sequence[s.Statement]) -> tuple[str, ...]:
+    """Names of variables that a body assigns, each once."""
+    return tuple(dict.fromkeys(name for name, _ in _assignments(body)))
+
+
+def _cell(place: Pointer) -> str:
+    """A name for what stands there."""
+    return f"{place.array}[{place.offset.text()}]"
+
+
+def _added(first: Value, after: Value, cell: str, variable: Symbol, count: Polynomial) -> Value:
+    """What a loop leaves in an element to which each iteration adds one term: its sum beside what
+    stood there, which rounds as another order does."""
+    total = _accumulated(first, after, cell, variable, count)
+    if is_zero(first) or not isinstance(total, Reduced):
+        return total
+    alone = replace(total, first=converted(Whole(number(0)), total.type))
+    return Apply("+", (first, alone), total.type)
 
 
 def _accumulated(

@@ -55,6 +55,14 @@ class Pointer:
 
 
 @dataclass(frozen=True)
+class Structure:
+    """A structure passed by value, or one in it; `name` is its path: `A`, `A.shape`."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
 class Load:
     """What stands in global memory at `array[index]` when the kernel starts."""
 
@@ -108,7 +116,10 @@ class Reduced:
     type: str
 
 
-Value = Whole | Literal | Scalar | Pointer | Load | SharedLoad | Below | Apply | Carried | Reduced
+Value = (
+    Whole | Literal | Scalar | Pointer | Structure | Load | SharedLoad | Below | Apply | Carried
+    | Reduced
+)  # fmt: skip
 
 
 def parts(value: Value) -> Iterator[Value]:
