@@ -21,7 +21,7 @@ from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, sym
 from cudaops.program.launch_expression import ONE, LaunchExpression, Variable, ceil_div, product
 from cudaops.program.plans import MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.reading.expressions import MATHEMATICS, Expressions
+from cudaops.recipes.reading.expressions import MATHEMATICS, Around, Expressions
 from cudaops.recipes.reading.kernel import form_of
 from cudaops.recipes.reading.values import (
     INTEGERS,
@@ -162,7 +162,7 @@ class _Proof:
     def _place(self, node: s.Expression) -> Polynomial | None:
         """The expression over the launch's own numbers alone; None for any other."""
         try:
-            found = Expressions(self._env, _refuse, {}).value(node)
+            found = Expressions(self._env, Around()).value(node)
         except NotUnderstood:
             return None
         if not isinstance(found, Whole) or not list(found.value.atoms()):
@@ -254,7 +254,7 @@ def _bounds(kernel: s.Function) -> dict[str, Polynomial]:
         for p in parameters
         if not p.is_pointer and p.type in INTEGERS
     }
-    reader = Expressions(env, _refuse, {})
+    reader = Expressions(env, Around())
     rest = list(kernel.body)
     try:
         while rest and isinstance(rest[0], s.Declare):

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from cudaops.program.analysis.polynomials import Polynomial, Quotient, Symbol, number, of
+from cudaops.program.analysis.polynomials import (
+    Polynomial,
+    Quotient,
+    Remainder,
+    Symbol,
+    number,
+    of,
+)
 from cudaops.program.launch_expression import LaunchExpression, Variable, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.coordinates import (
@@ -132,7 +139,7 @@ def product_form(
         total.type, store.place.type, index, store.value, total, space, (),
     )  # fmt: skip
     _check(form, reading, store, others)
-    return _with_requirements(form)
+    return _with_requirements(form, reading)
 
 
 def _only_sum(value: Value) -> Reduced:
@@ -239,9 +246,9 @@ def _check(form: MatmulForm, reading: Reading, store: Store, others: Iterable[Lo
         raise NotUnderstood(f"elements of type {form.element}")
 
 
-def _with_requirements(form: MatmulForm) -> MatmulForm:
+def _with_requirements(form: MatmulForm, reading: Reading) -> MatmulForm:
     """Add what the launch must fulfil: full reach, and no element worked on twice if it is read."""
-    found = [r for axis in form.space.axes for r in axis.requirements]
+    found = [r for axis in form.space.axes for r in axis.requirements] + reading.requirements
     outwards = [form.columns, form.rows, *([form.batch] if form.batch else [])]
     found += one_writer(form.index, outwards)
     if form.reads_out:
@@ -262,15 +269,16 @@ def recognise_tiled(reading: Reading) -> MatmulForm:
         raise NotUnderstood("not two tiles and one output")
     outer, inner, side = _sums(final[0].value)
     rounds = Loop(outer.variable, outer.count)
-    _check_order(reading, copies, rounds, side)
-    tiles = _Tiles(copies, rounds.variable, inner.variable, side)
+    _check_order(reading, copies, rounds)
+    tiles = _Tiles(reading, copies, rounds.variable, inner.variable, side)
     term = tiles.seen_through(inner.term)
     depth, exact = _depth(tiles.bounds, rounds.count, side)
     total = Reduced(outer.first, _K, depth, term, outer.type)
     store = replace(final[0], value=_swap(final[0].value, outer, total))
     form = product_form(reading, store, total, depth, store.guards)
     _check_padding(form, tiles)
-    extents = zip(_GEOMETRY[3:], (side, side, 1), strict=True)
+    block = (side * side, 1, 1) if tiles.is_flat else (side, side, 1)
+    extents = zip(_GEOMETRY[3:], block, strict=True)
     square = (Variable(name).equals(threads) for name, threads in extents)
     needed = dict.fromkeys((*square, *exact, *form.requirements))
     return replace(form, requirements=tuple(needed))
@@ -291,19 +299,13 @@ def _sums(value: Value) -> tuple[Reduced, Reduced, int]:
     return outer[0], inner, side
 
 
-def _check_order(reading: Reading, copies: list[Store], rounds: Loop, side: int) -> None:
+def _check_order(reading: Reading, copies: list[Store], rounds: Loop) -> None:
     """Copies, a barrier, the sum, a barrier: all inside the loop of rounds and nothing else."""
-    effects = reading.effects
-    if effects.barriers != [(rounds,), (rounds,)]:
+    if reading.effects.barriers != [(rounds,), (rounds,)]:
         raise NotUnderstood("barriers other than two a round")
     for copy in copies:
-        extents = [e.constant for e in effects.shared[copy.place.array]]
         if copy.loops != (rounds,) or copy.after_barriers != 0 or copy.guards:
             raise NotUnderstood("a copy that is not made once a round by every thread")
-        if len(extents) != 2 or extents[0] != side or extents[1] not in (side, side + 1):
-            raise NotUnderstood("a tile that is not square")
-        if copy.place.indices not in ((of(_Y), of(_X)), (of(_X), of(_Y))):
-            raise NotUnderstood("a copy to another place than the thread's own")
     if copies[0].place.array == copies[1].place.array:
         raise NotUnderstood("one tile written twice")
 
@@ -311,13 +313,42 @@ def _check_order(reading: Reading, copies: list[Store], rounds: Loop, side: int)
 class _Tiles:
     """Reads of tiles, replaced by what was copied there."""
 
-    def __init__(self, copies: list[Store], rounds: Symbol, step: Symbol, side: int) -> None:
+    def __init__(
+        self, reading: Reading, copies: list[Store], rounds: Symbol, step: Symbol, side: int
+    ) -> None:
         self._copies = {c.place.array: c for c in copies}
         self._rounds, self._step, self._side = rounds, step, side
+        self._rows = {array: self._row_of(e) for array, e in reading.effects.shared.items()}
+        first = self._indices(copies[0].place.array, copies[0].place.indices)
+        flat = of(Quotient(of(_X), number(side))), of(Remainder(of(_X), number(side)))
+        self.is_flat = set(first) == set(flat)
+        """Whether a block is one row of threads, side * side of them."""
+        self._y, self._x = flat if self.is_flat else (of(_Y), of(_X))
+        for copy in copies:
+            if set(self._indices(copy.place.array, copy.place.indices)) != {self._y, self._x}:
+                raise NotUnderstood("a copy to another place than the thread's own")
         self.bounds: set[Polynomial] = set()
         """Lengths of k below which a copy reads memory; zero stands above."""
         self.edges: list[Polynomial] = []
         """Other conditions `value < 0` of copies."""
+
+    def _row_of(self, extents: tuple[Polynomial, ...]) -> int:
+        """Elements in a row of a tile, declared as a square or as its elements in a row."""
+        side = self._side
+        known = tuple(e.constant for e in extents)
+        for row in (side, side + 1):
+            if known in ((side, row), (side * row,)):
+                return row
+        raise NotUnderstood("a tile that is not square")
+
+    def _indices(self, array: str, indices: tuple[Polynomial, ...]) -> tuple[Polynomial, ...]:
+        """Row and column. Of one index, `row * length + column`, both must be below the side: they
+        are compared with what is."""
+        if len(indices) != 1:
+            return indices
+        length = self._rows[array]
+        rows = Polynomial(tuple((m, c // length) for m, c in indices[0].terms if not c % length))
+        return rows, indices[0] - rows * number(length)
 
     def seen_through(self, value: Value) -> Value:
         """`value` over global memory alone. Raises NotUnderstood."""
@@ -328,11 +359,12 @@ class _Tiles:
 
     def _copied(self, read: SharedLoad) -> Load:
         copy = self._copies[read.array]
-        allowed = {of(_X), of(_Y), of(self._step)}
-        if len(read.indices) != 2 or not allowed.issuperset(read.indices):
+        allowed = {self._x, self._y, of(self._step)}
+        indices = self._indices(read.array, read.indices)
+        if len(indices) != 2 or not allowed.issuperset(indices):
             raise NotUnderstood("a read from another place of a tile")
-        rows_first = copy.place.indices == (of(_Y), of(_X))
-        by_y, by_x = read.indices if rows_first else reversed(read.indices)
+        own = self._indices(copy.place.array, copy.place.indices)
+        by_y, by_x = indices if own == (self._y, self._x) else reversed(indices)
         tests, load = _condition(copy.value)
         for test in tests:
             self._note(self._joined(test, by_y, by_x))
@@ -340,7 +372,8 @@ class _Tiles:
 
     def _joined(self, index: Polynomial, by_y: Polynomial, by_x: Polynomial) -> Polynomial:
         """What the thread at (by_y, by_x) has, with round and step put together to one k."""
-        apart = index.replace({_Y: of(Symbol("tile.y")), _X: of(Symbol("tile.x"))})
+        lanes = zip((self._y, self._x), ("tile.y", "tile.x"), strict=True)
+        apart = index.replace({lane.terms[0][0][0]: of(Symbol(name)) for lane, name in lanes})
         there = apart.replace({Symbol("tile.y"): by_y, Symbol("tile.x"): by_x})
         joined = there.replace({self._step: of(_K) - of(self._rounds) * number(self._side)})
         if joined.has(self._rounds):
@@ -391,10 +424,13 @@ def _depth(
 
 
 def _divided_by(rounds: Polynomial, side: int) -> Polynomial | None:
-    """n where the number of rounds is n / side."""
-    match rounds.terms:
-        case (((Quotient(dividend, divisor),), 1),) if divisor == number(side):
-            return dividend
+    """n where the number of rounds is n / side; of n / side + c it is n + c * side."""
+    for monomial, coefficient in rounds.terms:
+        match monomial:
+            case (Quotient(dividend, divisor) as atom,) if divisor == number(side):
+                more = (rounds - of(atom)).constant
+                if coefficient == 1 and more is not None:
+                    return dividend + number(more * side)
     return None
 
 

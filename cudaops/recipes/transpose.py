@@ -110,7 +110,7 @@ def recognise(reading: Reading) -> TransposeForm:
     if len(axes) != 2 or across == down:
         raise NotUnderstood("reads and writes in the same order")
     _check(reading, space, (read, written), store.value)
-    found = [r for axis in space.axes for r in axis.requirements]
+    found = [r for axis in space.axes for r in axis.requirements] + reading.requirements
     found += one_writer(written, [down, across, *([batch] if batch else [])])
     requirements = tuple(dict.fromkeys(found))
     return TransposeForm(

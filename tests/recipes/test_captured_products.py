@@ -16,16 +16,17 @@ from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.sandbox.inputs import before_path
 from cudaops.transformations.aliasing import Allocations
 from cudaops.transformations.draft import Draft, Subject
+from tests.recipes.test_matmul_recognition import FLAT, SAMPLE, SUBMATRICES
 
 HOST = """
 int main() {
-    const int n = 37;
+    const int n = SIZE;
     T *a, *b, *c;
     cudaMallocManaged(&a, n * n * sizeof(T));
     cudaMallocManaged(&b, n * n * sizeof(T));
     cudaMallocManaged(&c, n * n * sizeof(T));
     for (int i = 0; i < n * n; ++i) { a[i] = T(i % 13) - 6; b[i] = T(i % 7) - 3; c[i] = T(i % 5); }
-    dim3 block(16, 8), grid((n + 15) / 16, (n + 7) / 8);
+    dim3 block(16, 8), grid((n + 15) / 16, (n + 7) / 8), square(16, 16), tiles(n / 16, n / 16);
     LAUNCH;
     cudaDeviceSynchronize();
 }
@@ -62,12 +63,18 @@ __global__ void mm(const T* a, const T* b, T* c, size_t n) {{{PLACE}
 """
 MATRICES = "Matrix A{n, n, a}, B{n, n, b}, C{n, n, c}; mm<<<grid, block>>>(A, B, C)"
 PLAIN = "mm<<<grid, block>>>(a, b, c, n)"
+PARTS = "Matrix A{n, n, n, a}, B{n, n, n, b}, C{n, n, n, c}; mm<<<tiles, square>>>(A, B, C)"
 
 
-def captured(executor: CpuExecutor, folder: Path, kernel: str, launch: str, number: str) -> Subject:
+def captured(
+    executor: CpuExecutor, folder: Path, kernel: str, launch: str, number: str, size: int = 37
+) -> Subject:
     source = folder / "mm.cu"
-    head = f"#include <cuda_runtime.h>\ntypedef {number} T;\n"
-    source.write_text(head + kernel + HOST.replace("LAUNCH", launch), "utf-8")
+    host = HOST.replace("LAUNCH", launch).replace("SIZE", str(size))
+    typed = f"typedef {number} T;\n"
+    # T may be a macro of the kernel's, the side of a tile.
+    kernel = f"{kernel}\n#undef T\n{typed}" if "define T " in kernel else f"{typed}{kernel}"
+    source.write_text(f"#include <cuda_runtime.h>\n{kernel}{host}", "utf-8")
     program = load_program(source)
     found = executor.capture(program, "mm", (), folder / "captured", 60.0)
     assert isinstance(found, Captured)
@@ -75,20 +82,23 @@ def captured(executor: CpuExecutor, folder: Path, kernel: str, launch: str, numb
 
 
 @pytest.mark.parametrize(
-    ("kernel", "launch", "number"),
+    ("kernel", "launch", "number", "size"),
     [
-        (STRUCTURES, MATRICES, "float"),
-        (STRUCTURES, MATRICES, "long long"),
-        (POINTERS, PLAIN, "int"),
-        (IN_MEMORY, PLAIN, "double"),
+        (STRUCTURES, MATRICES, "float", 37),
+        (STRUCTURES, MATRICES, "long long", 37),
+        (POINTERS, PLAIN, "int", 37),
+        (IN_MEMORY, PLAIN, "double", 37),
+        (SAMPLE, "mm<16><<<tiles, square>>>(c, a, b, n, n)", "float", 48),
+        (FLAT, "mm<<<dim3(n / 8, n / 8), 64>>>(a, b, c, n)", "float", 40),
+        (SUBMATRICES, PARTS, "float", 48),
     ],
 )
 def test_the_rewrite_leaves_what_the_program_left(
-    cpu_executor: CpuExecutor, tmp_path: Path, kernel: str, launch: str, number: str
+    cpu_executor: CpuExecutor, tmp_path: Path, kernel: str, launch: str, number: str, size: int
 ) -> None:
     """Of small whole numbers, so that no order of additions rounds."""
     program, author, workloads = vars(
-        captured(cpu_executor, tmp_path, kernel, launch, number)
+        captured(cpu_executor, tmp_path, kernel, launch, number, size)
     ).values()
     (rewrite,) = MatmulRecipe().propose(program, author, workloads, None)
     (workload,) = workloads

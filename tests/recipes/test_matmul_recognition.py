@@ -65,6 +65,80 @@ __global__ void mm(const float* A, const float* B, float* C, int N) {
     if (row < N && col < N) C[row * N + col] = acc;
 }"""
 
+SAMPLE = """
+template <int SIDE> __global__ void mm(float* C, float* A, float* B, int wA, int wB) {
+    int bx = blockIdx.x, by = blockIdx.y, tx = threadIdx.x, ty = threadIdx.y;
+    int first = wA * SIDE * by, last = first + wA - 1, down = SIDE * wB, across = SIDE;
+    float sum = 0;
+    for (int a = first, b = SIDE * bx; a <= last; a += across, b += down) {
+        __shared__ float As[SIDE][SIDE];
+        __shared__ float Bs[SIDE][SIDE];
+        As[ty][tx] = A[a + wA * ty + tx];
+        Bs[ty][tx] = B[b + wB * ty + tx];
+        __syncthreads();
+        for (int k = 0; k < SIDE; ++k) sum += As[ty][k] * Bs[k][tx];
+        __syncthreads();
+    }
+    C[wB * SIDE * by + SIDE * bx + wB * ty + tx] = sum;
+}"""
+"""Two variables in a loop's header, tiles declared in the loop: as NVIDIA's sample has it."""
+
+FLAT = """
+#define T 8
+__global__ void mm(const float* A, const float* B, float* C, int N) {
+    __shared__ float As[T * T], Bs[T * T];
+    const unsigned col = threadIdx.x % T, row = threadIdx.x / T;
+    A += blockIdx.x * T * N;
+    B += blockIdx.y * T;
+    C += blockIdx.x * T * N + blockIdx.y * T;
+    float sum = 0;
+    for (int at = 0; at < N; at += T) {
+        As[row * T + col] = A[row * N + col];
+        Bs[row * T + col] = B[row * N + col];
+        __syncthreads();
+        A += T;
+        B += T * N;
+        for (int k = 0; k < T; ++k) sum += As[row * T + k] * Bs[k * T + col];
+        __syncthreads();
+    }
+    C[row * N + col] = sum;
+}"""
+"""A block that is a row of threads, tiles that are rows of elements, pointers that move."""
+
+SUBMATRICES = """
+#define T 16
+typedef struct { int width; int height; int stride; float* elements; } Matrix;
+__device__ float get(const Matrix A, int row, int col) { return A.elements[row * A.stride + col]; }
+__device__ void set(Matrix A, int row, int col, float value) {
+    A.elements[row * A.stride + col] = value;
+}
+__device__ Matrix part(Matrix A, int row, int col) {
+    Matrix sub;
+    sub.width = T;
+    sub.height = T;
+    sub.stride = A.stride;
+    sub.elements = &A.elements[A.stride * T * row + T * col];
+    return sub;
+}
+__global__ void mm(Matrix A, Matrix B, Matrix C) {
+    int by = blockIdx.y, bx = blockIdx.x, row = threadIdx.y, col = threadIdx.x;
+    Matrix Csub = part(C, by, bx);
+    float sum = 0;
+    for (int m = 0; m < (A.width / T); ++m) {
+        Matrix Asub = part(A, by, m);
+        Matrix Bsub = part(B, m, bx);
+        __shared__ float As[T][T];
+        __shared__ float Bs[T][T];
+        As[row][col] = get(Asub, row, col);
+        Bs[row][col] = get(Bsub, row, col);
+        __syncthreads();
+        for (int e = 0; e < T; ++e) sum += As[row][e] * Bs[e][col];
+        __syncthreads();
+    }
+    set(Csub, row, col, sum);
+}"""
+"""Tiles of the Programming Guide: structures that functions put together."""
+
 ACCEPTED: dict[str, tuple[str, str]] = {
     "plain": ("NN", _plain()),
     "post-increment and commuted factors": (
@@ -181,7 +255,18 @@ ACCEPTED: dict[str, tuple[str, str]] = {
         "for (int k = 0; k < N; ++k) { acc += *a * *b; ++a; b += N; }")),
     "an index that moves": ("NN", _plain(
         "int at = col; for (int k = 0; k < N; ++k) { acc += A[row*N+k] * B[at]; at += N; }")),
+    "a structure that is changed": (
+        "NN", "struct M { int w; float* p; };\n" + _kernel(
+            _ROW_COL + "A.w = N; if (row < N && col < N) { float s = 0;"
+            "for (int k = 0; k < N; ++k) s += A.p[row*A.w+k] * B[k*N+col]; C[row*N+col] = s; }",
+            "M A, const float* B, float* C, int N")),
     "tiled": ("NN", TILED),
+    "tiled, rows of threads and elements": ("NN", FLAT),
+    "tiled, padded rows of elements": (
+        "NN", FLAT.replace("As[T * T], Bs[T * T]", "As[T * T], Bs[T * (T + 1)]")
+        .replace("Bs[row * T", "Bs[row * (T + 1)").replace("Bs[k * T", "Bs[k * (T + 1)")),
+    "tiled, structures of a part": ("NN", SUBMATRICES),
+    "tiled, rounds of N - 1": ("NN", TILED.replace("(N + T - 1) / T", "(N - 1) / T + 1")),
     "tiled, whole tiles only": ("NN", TILED
         .replace("(row < N && a < N) ? A[row * N + a] : 0.0f", "A[row * N + a]")
         .replace("if (b < N && col < N) Bs[ty][tx] = B[b * N + col]; else Bs[ty][tx] = 0.0f;",
@@ -234,8 +319,8 @@ REFUSED: dict[str, str] = {
         "int k = 0; for (; k < N; ++k) acc += A[row*N+k] * B[k*N+col];", "C[row*N+col] = acc * k;"),
     "a while that goes on": _plain(
         "int k = 0; while (k < N) { if (A[k] > 0) continue; acc += A[row*N+k] * B[k*N+col]; k++; }"),
-    "a structure that is changed": "struct M { int w; float* p; };\n" + _kernel(
-        _ROW_COL + "A.w = 2; if (row < N && col < N) { float s = 0;"
+    "a structure that is changed sometimes": "struct M { int w; float* p; };\n" + _kernel(
+        _ROW_COL + "if (N > 9) A.w = 2; if (row < N && col < N) { float s = 0;"
         "for (int k = 0; k < N; ++k) s += A.p[row*A.w+k] * B[k*N+col]; C[row*N+col] = s; }",
         "M A, const float* B, float* C, int N"),
     "a function that calls itself": (
@@ -275,6 +360,10 @@ REFUSED: dict[str, str] = {
     "tiled, copy after the sum": TILED.replace(
         "for (int k = 0; k < T; ++k) acc += As[ty][k] * Bs[k][tx];", "").replace(
         "int a = t * T + tx", "for (int k = 0; k < T; ++k) acc += As[ty][k] * Bs[k][tx]; int a = t * T + tx"),
+    "tiled, rows of elements that overlap": FLAT.replace("As[row * T + col]", "As[row * (T - 1) + col]"),
+    "tiled, rows of elements read elsewhere": FLAT.replace("Bs[k * T + col]", "Bs[k * T + col + 1]"),
+    "tiled, rows of elements of another length": FLAT.replace("As[T * T]", "As[T * (T + 2)]"),
+    "tiled, a part that is not put together": SUBMATRICES.replace("sub.stride = A.stride;", ""),
     "tiled, padded with one": TILED.replace(": 0.0f", ": 1.0f"),
     "tiled, wrong element": TILED.replace("As[ty][k] *", "As[k][ty] *"),
     "tiled, wrong bound": TILED.replace("row < N && a < N", "col < N && a < N"),
@@ -368,6 +457,18 @@ __global__ void contract(const Real* __restrict__ lhs, const Real* __restrict__ 
     assert "const float* __restrict__ lhs" in rewrite.source
     assert "blockDim.x % 16 == 0" in rewrite.plan.requires
     assert "template" not in rewrite.source
+
+
+def test_a_sample_of_the_toolkit(program_of: MakeProgram, launch_of: MakeLaunch) -> None:
+    program = program_of(SAMPLE)
+    (rewrite,) = MatmulRecipe().propose(program, program.kernel("mm"), (launch_of("mm<16>"),), None)
+    assert "wA % 16 == 0" in rewrite.plan.requires
+    other = program_of(SAMPLE.replace("b += down", "b += across"))
+    assert MatmulRecipe().propose(other, other.kernel("mm"), (launch_of("mm<16>"),), None) == ()
+
+
+def test_sizes_that_are_taken_to_be_positive_are_asked_for(program_of: MakeProgram) -> None:
+    assert "N - 1 >= 0" in _requirements(program_of(ACCEPTED["tiled, rounds of N - 1"][1]))
 
 
 def test_template_arguments_that_differ_are_refused(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Mapping
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.polynomials import Polynomial, divide, number, remainder, symbol
@@ -44,18 +44,29 @@ _SUFFIXES = {
 }  # fmt: skip
 
 
+class Around:
+    """What expressions ask of the run that they are a part of; this one knows nothing."""
+
+    def loaded(self, place: Pointer) -> Value | None:
+        """What this thread has written there; None where it reads what stood there. Raises
+        NotUnderstood."""
+        raise NotUnderstood("a read of memory")
+
+    def called(self, function: str, arguments: tuple[Value, ...]) -> Value | None:
+        """What a function of the program gives; None for any other. Raises NotUnderstood."""
+        return None
+
+    def is_nonnegative(self, value: Polynomial) -> bool:
+        """Whether it is, or is taken to be."""
+        return value.sure_nonnegative
+
+
 class Expressions:
     """Evaluation against an environment; assignments are left to the statements' side."""
 
-    def __init__(
-        self,
-        env: MutableMapping[str, Value],
-        loaded: Callable[[Pointer], Value | None],
-        functions: Mapping[str, s.Function],
-    ) -> None:
+    def __init__(self, env: Mapping[str, Value], around: Around) -> None:
         self.env = env
-        self._loaded = loaded
-        self._functions = functions
+        self._around = around
 
     def value(self, node: s.Expression) -> Value:
         """What the expression stands for. Raises NotUnderstood."""
@@ -106,7 +117,7 @@ class Expressions:
 
     def load(self, place: Pointer) -> Value:
         """What stands at this place."""
-        written = self._loaded(place)
+        written = self._around.loaded(place)
         if written is not None:
             return written
         if place.shared:
@@ -120,12 +131,37 @@ class Expressions:
         if isinstance(left, Pointer) or isinstance(right, Pointer):
             return _moved(operator, left, right)
         if isinstance(left, Whole) and isinstance(right, Whole):
-            return _integers(operator, left, right)
+            return self._integers(operator, left, right)
         if operator in ("<", "<=", ">", ">=", "==", "!="):
             return Apply(operator, (left, right), "bool")
         if operator not in ("+", "-", "*", "/"):
             raise NotUnderstood(f"{operator} on data")
         return Apply(operator, (left, right), joint_type(left.type, right.type))
+
+    def _integers(self, operator: str, left: Whole, right: Whole) -> Value:
+        kind = joint_type(left.type, right.type)
+        a, b = left.value, right.value
+        match operator:
+            case "+":
+                return Whole(a + b, kind)
+            case "-":
+                return Whole(a - b, kind)
+            case "*":
+                return Whole(a * b, kind)
+            case "/" | "%" if self._are_nonnegative(a, b):
+                return Whole((divide if operator == "/" else remainder)(a, b), kind)
+            case "<<" if b.constant is not None and 0 <= b.constant < 31:
+                return Whole(a * number(1 << b.constant), kind)
+            case ">>" if b.constant is not None and 0 <= b.constant < 31:
+                if self._are_nonnegative(a):
+                    return Whole(divide(a, number(1 << b.constant)), kind)
+            case "&" if b.constant is not None and _is_mask(b.constant):
+                if self._are_nonnegative(a):
+                    return Whole(remainder(a, number(b.constant + 1)), kind)
+        return _comparison(operator, a, b)
+
+    def _are_nonnegative(self, *values: Polynomial) -> bool:
+        return all(self._around.is_nonnegative(x) for x in values)
 
     def _name(self, text: str) -> Value:
         if text in ("true", "false"):
@@ -135,9 +171,12 @@ class Expressions:
         return self.env[text]
 
     def _member(self, base: Value, name: str, kind: str) -> Value:
-        """Of a parameter that is a structure: nothing is assigned to it."""
         if not isinstance(base, Structure):
             raise NotUnderstood(f"a member of a {base.type}")
+        if (found := dict(base.fields).get(name)) is not None:
+            return found
+        if not base.name:
+            raise NotUnderstood(f"the member {name} before it is assigned")
         path = f"{base.name}.{name}"
         if kind.endswith("*"):
             return Pointer(path, number(0), kind[:-1].removeprefix("const ").strip())
@@ -173,8 +212,9 @@ class Expressions:
         return Apply("?:", (test, left, right), joint_type(left.type, right.type))
 
     def _call(self, function: str, arguments: tuple[Value, ...]) -> Value:
-        if function in self._functions:
-            return self._inlined(self._functions[function], arguments)
+        given = self._around.called(function, arguments)
+        if given is not None:
+            return given
         if function == "__ldg" and len(arguments) == 1 and isinstance(arguments[0], Pointer):
             return self.load(arguments[0])
         if any(isinstance(a, Pointer | Below) for a in arguments):
@@ -187,27 +227,6 @@ class Expressions:
         if function in _OVERLOADED and not any(isinstance(a, Whole) for a in arguments):
             return Apply(function, arguments, _joint(arguments))
         raise NotUnderstood(f"a call of {function}")
-
-    def _inlined(self, function: s.Function, arguments: tuple[Value, ...]) -> Value:
-        """What a device function gives whose body is declarations and one `return`."""
-        if len(function.parameters) != len(arguments) or function.is_method:
-            raise NotUnderstood(f"a call of {function.name}")
-        env: dict[str, Value] = {}
-        for parameter, value in zip(function.parameters, arguments, strict=True):
-            if parameter.unclear or parameter.is_reference:
-                raise NotUnderstood(f"the parameters of {function.name}")
-            env[parameter.name] = converted(value, parameter.type)
-        lines, last = function.body[:-1], function.body[-1] if function.body else None
-        # A function that calls itself is not among those that its body may call.
-        others = {n: f for n, f in self._functions.items() if f is not function}
-        inner = Expressions(env, self._loaded, others)
-        for line in lines:
-            if not isinstance(line, s.Declare) or line.value is None or line.extents:
-                raise NotUnderstood(f"the body of {function.name}")
-            env[line.name] = converted(inner.value(line.value), line.type)
-        if not isinstance(last, s.Give):
-            raise NotUnderstood(f"the body of {function.name}")
-        return converted(inner.value(last.value), function.result)
 
 
 def parameter_value(path: str, kind: str) -> Value | None:
@@ -249,27 +268,6 @@ def _moved(operator: str, left: Value, right: Value) -> Value:
         raise NotUnderstood("pointer arithmetic")
     offset = right.value if operator == "+" else -right.value
     return Pointer(left.array, left.offset + offset, left.type)
-
-
-def _integers(operator: str, left: Whole, right: Whole) -> Value:
-    kind = joint_type(left.type, right.type)
-    a, b = left.value, right.value
-    match operator:
-        case "+":
-            return Whole(a + b, kind)
-        case "-":
-            return Whole(a - b, kind)
-        case "*":
-            return Whole(a * b, kind)
-        case "/" | "%" if a.sure_nonnegative and b.sure_nonnegative:
-            return Whole((divide if operator == "/" else remainder)(a, b), kind)
-        case "<<" if b.constant is not None and 0 <= b.constant < 31:
-            return Whole(a * number(1 << b.constant), kind)
-        case ">>" if b.constant is not None and 0 <= b.constant < 31 and a.sure_nonnegative:
-            return Whole(divide(a, number(1 << b.constant)), kind)
-        case "&" if b.constant is not None and _is_mask(b.constant) and a.sure_nonnegative:
-            return Whole(remainder(a, number(b.constant + 1)), kind)
-    return _comparison(operator, a, b)
 
 
 def _comparison(operator: str, a: Polynomial, b: Polynomial) -> Value:

@@ -10,6 +10,7 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Workload
 from cudaops.program.analysis.polynomials import number
 from cudaops.program.front_end import kernel_form
+from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import KernelForm, NotUnderstood, TypedParameter
 from cudaops.recipes.reading.expressions import parameter_value
 from cudaops.recipes.reading.symbolic import Effects, Execution
@@ -28,6 +29,11 @@ class Reading:
     def share(self, one: str, other: str) -> bool:
         """Whether two pointers lead into one allocation, at some launch at least."""
         return one == other or frozenset((one, other)) in self.together
+
+    @property
+    def requirements(self) -> list[LaunchExpression]:
+        """What was taken for granted of the launch's numbers."""
+        return [x.launch_expression() >= 0 for x in self.effects.nonnegative]
 
     @property
     def inputs(self) -> frozenset[str]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, divide, number, of
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.reading.expressions import Expressions, integer_type
+from cudaops.recipes.reading.expressions import Around, Expressions, integer_type
 from cudaops.recipes.reading.values import (
+    RANK,
     Apply,
     Below,
     Carried,
     Pointer,
     Reduced,
+    Structure,
     Value,
     Whole,
     conjuncts,
@@ -55,9 +57,11 @@ class Effects:
     """Loops around each barrier."""
     shared: dict[str, tuple[Polynomial, ...]] = field(default_factory=dict)
     """Extents of each shared array."""
+    nonnegative: list[Polynomial] = field(default_factory=list)
+    """Of the launch's own numbers: taken not to be negative."""
 
 
-class Execution:
+class Execution(Around):
     """One symbolic run of a body."""
 
     def __init__(self, env: dict[str, Value], functions: Mapping[str, s.Function]) -> None:
@@ -80,11 +84,10 @@ class Execution:
 
     @property
     def _read(self) -> Expressions:
-        return Expressions(self._env, self._loaded, self._functions)
+        return Expressions(self._env, self)
 
-    def _loaded(self, place: Pointer) -> Value | None:
-        """What this thread has written there; None where it reads what stood there. Raises
-        NotUnderstood."""
+    def loaded(self, place: Pointer) -> Value | None:
+        """See `Around.loaded`."""
         if place in self._cells:
             return self._cells[place]
         if any(cell.array == place.array for cell in self._cells):
@@ -94,6 +97,52 @@ class Execution:
                 return store.value
         self._loadable(place.array)
         return None
+
+    def called(self, function: str, arguments: tuple[Value, ...]) -> Value | None:
+        """See `Around.called`. A function that calls itself is not among those it may call."""
+        found = self._functions.get(function)
+        if found is None:
+            return None
+        *lines, last = found.body or (None,)
+        if not isinstance(last, s.Give):
+            raise NotUnderstood(f"the body of {function}")
+        return self._inside(found, arguments, lines, lambda: converted(
+            self._read.value(last.value), found.result
+        ))  # fmt: skip
+
+    def _inside(
+        self, function: s.Function, arguments: tuple[Value, ...],
+        body: Sequence[s.Statement | None], give: Callable[[], Value],
+    ) -> Value:  # fmt: skip
+        """Run a function's body; its names are its own."""
+        if len(function.parameters) != len(arguments) or function.is_method:
+            raise NotUnderstood(f"a call of {function.name}")
+        env: dict[str, Value] = {}
+        for parameter, value in zip(function.parameters, arguments, strict=True):
+            if parameter.unclear or parameter.is_reference:
+                raise NotUnderstood(f"the parameters of {function.name}")
+            env[parameter.name] = converted(value, parameter.type)
+        outer, functions, branch = self._env, self._functions, self._branch
+        self._functions = {n: f for n, f in functions.items() if f is not function}
+        self._env, self._branch = env, branch + 1
+        try:
+            for line in body:
+                if not isinstance(line, s.Declare | s.Evaluate):
+                    raise NotUnderstood(f"the body of {function.name}")
+                self._statement(line)
+            return give()
+        finally:
+            self._env, self._functions, self._branch = outer, functions, branch
+
+    def is_nonnegative(self, value: Polynomial) -> bool:
+        """See `Around.is_nonnegative`: what the launch computes of its own numbers is."""
+        if value.sure_nonnegative:
+            return True
+        names = [a.name for a in value.atoms() if isinstance(a, Symbol)]
+        if any("Idx." in name or "#" in name for name in names):
+            return False
+        self.effects.nonnegative.append(value)
+        return True
 
     def _is_always_behind(self, store: Store) -> bool:
         """Whether a write was made wherever what runs now runs, and the same one."""
@@ -164,11 +213,13 @@ class Execution:
 
     def _pending(self, node: s.Declare) -> None:
         """A variable without a value: its first assignment gives it one, of the declared type."""
-        if not node.pointer:
+        if node.type not in RANK and not node.pointer:
+            self._env[node.name] = Structure("", node.type)
+        elif not node.pointer:
             self._env[f"{node.name}:type"] = Whole(number(0), node.type)
 
     def _array(self, node: s.Declare) -> None:
-        if not node.shared or self._loops or self._branch:
+        if not node.shared or self._branch:
             raise NotUnderstood("a local array")
         self.effects.shared[node.name] = tuple(self._read.whole(e) for e in node.extents)
         self._env[node.name] = Pointer(node.name, number(0), node.type, shared=True)
@@ -183,6 +234,10 @@ class Execution:
                 if self._branch:
                     raise NotUnderstood("a barrier under a condition")
                 self.effects.barriers.append(self._loops)
+            case s.Call(name, arguments) if name in self._functions:
+                given = tuple(self._read.value(a) for a in arguments)
+                function = self._functions[name]
+                self._inside(function, given, function.body, lambda: Whole(number(0)))
             case _:
                 raise NotUnderstood("a statement without a known effect")
 
@@ -192,10 +247,21 @@ class Execution:
                 value = self._read.binary(operator, self._read.value(target), value)
             self._bind(target.text, value)
             return
+        if isinstance(target, s.Member) and isinstance(target.base, s.Name) and not operator:
+            self._set_field(target.base.text, target.name, target.type, value)
+            return
         place = self._read.place(target)
         if operator:
             value = self._read.binary(operator, self._read.load(place), value)
         self._store(place, converted(value, place.type))
+
+    def _set_field(self, name: str, field: str, kind: str, value: Value) -> None:
+        """Of a structure that is the thread's own."""
+        structure = self._env.get(name)
+        if not isinstance(structure, Structure) or isinstance(value, Pointer) != ("*" in kind):
+            raise NotUnderstood(f"an assignment to a member of {name}")
+        value = value if isinstance(value, Pointer) else converted(value, kind)
+        self._env[name] = structure.with_field(field, value)
 
     def _store(self, place: Pointer, value: Value) -> None:
         if place in self._cells:
@@ -254,14 +320,16 @@ class Execution:
 
     def _for(self, node: s.For) -> None:
         loop = _counted(node)
+        self._statements(loop.first)
         outer = dict(self._env)
         start, kind = self._loop_start(loop)
         self._names += 1
         variable = Symbol(f"{loop.name}#{self._names}")
-        position = Whole(start + of(variable) * number(loop.step), kind)
+        step = self._step(loop)
+        position = Whole(start + of(variable) * number(step), kind)
         self._env.pop(f"{loop.name}:type", None)
         self._env[loop.name] = position
-        count = self._loop_count(loop, variable)
+        count = self._loop_count(loop, variable, step)
         carried = [n for n in _assigned(loop.body) if n in outer and n != loop.name]
         for other in carried:
             self._env[other] = Carried(other, outer[other].type)
@@ -292,6 +360,8 @@ class Execution:
             self._store(place, _added(first, left[place], _cell(place), variable, count))
         if loop.name in outer or f"{loop.name}:type" in outer:
             self._env[loop.name] = Carried(loop.name, kind)
+        gone = {x.name for x in loop.first if isinstance(x, s.Declare)}
+        self._env = {n: v for n, v in self._env.items() if n not in gone}
 
     def _begin_cells(self, body: Sequence[s.Statement], variable: Symbol) -> dict[Pointer, Value]:
         """Elements of global memory to which each iteration adds, with what they held before."""
@@ -321,6 +391,14 @@ class Execution:
                     return self._read.whole(by)
         return None
 
+    def _step(self, loop: _Counted) -> int:
+        if isinstance(loop.step, int):
+            return loop.step
+        step = self._read.whole(loop.step).constant
+        if step is None or step < 1:
+            raise NotUnderstood("a loop's step")
+        return step
+
     def _loop_start(self, loop: _Counted) -> tuple[Polynomial, str]:
         """The variable's first value and type."""
         known = self._env.get(loop.name) or self._env.get(f"{loop.name}:type")
@@ -332,18 +410,18 @@ class Execution:
             raise NotUnderstood("a loop that starts at data")
         return start.value, kind
 
-    def _loop_count(self, loop: _Counted, variable: Symbol) -> Polynomial:
+    def _loop_count(self, loop: _Counted, variable: Symbol, by: int) -> Polynomial:
         """Iterations; not positive where there is none."""
         if loop.condition is None:
             raise NotUnderstood("a loop without an end")
         condition = self._read.value(loop.condition)
         if not isinstance(condition, Below):
             raise NotUnderstood("a loop's condition")
-        step = number(loop.step)
+        step = number(by)
         remaining = of(variable) * step - condition.value
         if remaining.has(variable):
             raise NotUnderstood("a loop's condition")
-        return remaining if loop.step == 1 else divide(remaining + number(loop.step - 1), step)
+        return remaining if by == 1 else divide(remaining + number(by - 1), step)
 
 
 @dataclass(frozen=True)
@@ -355,48 +433,59 @@ class _Counted:
     """Type of a variable of its own; empty for one from before."""
     start: s.Expression | None
     """None: the value it has from before."""
-    step: int
+    step: s.Expression | int
     condition: s.Expression | None
+    first: tuple[s.Statement, ...]
+    """What else stands in its header."""
     body: tuple[s.Statement, ...]
+    """With what else is stepped at its end."""
 
 
 def _counted(node: s.For) -> _Counted:
     """Also a `while` whose body ends in the step. Raises NotUnderstood."""
-    steps, body = node.step, tuple(node.body)
+    steps, body = tuple(node.step), tuple(node.body)
     if not steps and body and isinstance(body[-1], s.Evaluate):
-        if any(isinstance(x, s.Leave) for x in s.below(body)):
-            raise NotUnderstood("a loop that is left early")
         steps, body = (body[-1].value,), body[:-1]
-    name, step = _loop_step(steps)
-    match tuple(node.first):
-        case ():
-            kind, start = "", None
-        case (s.Declare(kind, declared, False, (), False, start),) if declared == name:
-            if start is None:
-                raise NotUnderstood("a loop without a start")
-        case (s.Evaluate(s.Assign(s.Name(declared), "", start)),) if declared == name:
-            kind = ""
-        case _:
-            raise NotUnderstood("how a loop begins")
-    return _Counted(name, kind, start, step, node.condition, body)
+    if any(isinstance(x, s.Leave) for x in s.below(body)):
+        raise NotUnderstood("a loop that is left early")
+    compared = {x.text for x in s.below((node.condition,)) if isinstance(x, s.Name)}
+    found = [step for step in map(_loop_step, steps) if step[0] in compared]
+    if len(found) != 1:
+        raise NotUnderstood("a loop's step")
+    name, step = found[0]
+    others = tuple(s.Evaluate(x) for x in steps if _loop_step(x)[0] != name)
+    kind, start = "", None
+    first: list[s.Statement] = []
+    for line in node.first:
+        match line:
+            case s.Declare(own, declared, False, (), False, value) if declared == name:
+                if value is None:
+                    raise NotUnderstood("a loop without a start")
+                kind, start = own, value
+            case s.Evaluate(s.Assign(s.Name(assigned), "", value)) if assigned == name:
+                start = value
+            case _:
+                first.append(line)
+    return _Counted(name, kind, start, step, node.condition, tuple(first), (*body, *others))
 
 
 def _merged(test: Value, yes: Value, no: Value) -> Value:
     if yes == no:
         return yes
-    if isinstance(yes, Whole | Pointer) or isinstance(no, Whole | Pointer):
+    if isinstance(yes, Whole | Pointer | Structure) or isinstance(no, Whole | Pointer | Structure):
         raise NotUnderstood("an index that depends on a condition")
     return Apply("?:", (test, yes, no), yes.type)
 
 
-def _loop_step(steps: Sequence[s.Expression]) -> tuple[str, int]:
-    match tuple(steps):
-        case (s.Step(s.Name(name), 1),):
-            return name, 1
-        case (s.Assign(s.Name(name), "+", by),) | (
-            s.Assign(s.Name(name), "", s.Binary("+", s.Name(_), by)),
-        ) if (step := s.integer_of(by)) is not None and step > 0:
-            return name, step
+def _loop_step(step: s.Expression) -> tuple[str, s.Expression | int]:
+    """The variable that it moves, and by what."""
+    match step:
+        case s.Step(s.Name(name), by) if by > 0:
+            return name, by
+        case s.Assign(s.Name(name), "+", by):
+            return name, by
+        case s.Assign(s.Name(name), "", s.Binary("+", s.Name(same), by)) if same == name:
+            return name, by
     raise NotUnderstood("a loop's step")
 
 
@@ -413,6 +502,8 @@ def _assignments(body: Sequence[s.Statement]) -> Iterator[tuple[str, s.Assign | 
     for node in s.below(body):
         match node:
             case s.Evaluate(s.Assign(s.Name(name)) | s.Step(s.Name(name)) as change):
+                yield name, change
+            case s.Evaluate(s.Assign(s.Member(s.Name(name))) as change):
                 yield name, change
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number
 from cudaops.program.syntax import NotUnderstood
@@ -56,10 +56,17 @@ class Pointer:
 
 @dataclass(frozen=True)
 class Structure:
-    """A structure passed by value, or one in it; `name` is its path: `A`, `A.shape`."""
+    """A structure passed by value, or one in it; `name` is its path: `A`, `A.shape`. Empty for a
+    local one, of which nothing is known but what was assigned."""
 
     name: str
     type: str
+    fields: tuple[tuple[str, Value], ...] = ()
+    """Those that were assigned."""
+
+    def with_field(self, name: str, value: Value) -> Structure:
+        """After an assignment."""
+        return replace(self, fields=(*((n, v) for n, v in self.fields if n != name), (name, value)))
 
 
 @dataclass(frozen=True)
