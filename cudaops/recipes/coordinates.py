@@ -24,6 +24,7 @@ from cudaops.program.analysis.polynomials import (
 )
 from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
+from cudaops.recipes.reading.symbolic import Loop
 from cudaops.recipes.reading.values import (
     Apply,
     Below,
@@ -211,10 +212,14 @@ class _Finder:
         self._axes.append(Axis(inner, divisor))
 
 
-def find_space(polynomials: Iterable[Polynomial], guards: Sequence[Value]) -> Space:
-    """The coordinates behind these. Raises NotUnderstood for a guard that is no bound."""
+def find_space(
+    polynomials: Iterable[Polynomial], guards: Sequence[Value], loops: Sequence[Loop] = ()
+) -> Space:
+    """The coordinates behind these; what `loops` count is one each. Raises NotUnderstood for a
+    guard that is no bound."""
     bounds = [_bound(g) for g in guards]
     space = _Finder([*polynomials, *bounds]).space()
+    space = replace(space, axes=(*space.axes, *(_counted(x) for x in loops)))
     axes = {axis.symbol: axis for axis in space.axes}
     for bound in bounds:
         placed = space.place(bound)
@@ -225,6 +230,11 @@ def find_space(polynomials: Iterable[Polynomial], guards: Sequence[Value]) -> Sp
             raise NotUnderstood("two bounds on one coordinate")
         axes[axis.symbol] = replace(axis, guard=limit)
     return replace(space, axes=tuple(axes.values()))
+
+
+def _counted(loop: Loop) -> Axis:
+    some = (loop.count.launch_expression() >= 1,)
+    return Axis(loop.variable, loop.count, some)
 
 
 def _bound(guard: Value) -> Polynomial:

@@ -103,18 +103,21 @@ class MatmulForm:
 
 def recognise(reading: Reading) -> MatmulForm:
     """The product that the kernel computes. Raises NotUnderstood."""
-    store = only_store(reading)
+    store = only_store(reading, in_loops=True)
     total = _only_sum(store.value)
     return product_form(reading, store, total, total.count, store.guards)
 
 
-def only_store(reading: Reading) -> Store:
-    """The one write of a kernel without shared memory. Raises NotUnderstood."""
+def only_store(reading: Reading, *, in_loops: bool = False) -> Store:
+    """The one write of a kernel without shared memory; `in_loops`: made again in each iteration, of
+    another element. Raises NotUnderstood."""
     effects = reading.effects
     if effects.shared or effects.barriers:
         raise NotUnderstood("shared memory")
-    if len(effects.stores) != 1 or effects.stores[0].loops or effects.stores[0].place.shared:
+    if len(effects.stores) != 1 or effects.stores[0].place.shared:
         raise NotUnderstood("more than one write")
+    if effects.stores[0].loops and not in_loops:
+        raise NotUnderstood("a write in a loop")
     return effects.stores[0]
 
 
@@ -129,7 +132,7 @@ def product_form(
     product, loads = _product(total)
     others = [p for p in parts(_without(store.value, total)) if isinstance(p, Load)]
     indices = [store.place.offset, *(load.index for load in (*loads, *others))]
-    space = find_space([*indices, depth], guards)
+    space = find_space([*indices, depth], guards, store.loops)
     batch = next((a for a in space.axes if a.symbol.name == "block.z"), None)
     rows, columns, out = _output(store, space, batch)
     left, right = _operands(loads, space, rows, columns, total.variable)

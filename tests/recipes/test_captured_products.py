@@ -61,6 +61,16 @@ __global__ void mm(const T* a, const T* b, T* c, size_t n) {{{PLACE}
     for (size_t k = 0; k < n; k++) c[i * n + j] += a[i * n + k] * b[k * n + j];
 }}
 """
+BY_COLUMNS = """
+__global__ void mm(const T* a, const T* b, T* c, int n) {
+    int j = blockIdx.x * blockDim.x + threadIdx.x;
+    if (j >= n) return;
+    for (int i = 0; i < n; i++) {
+        c[i * n + j] = 0;
+        for (int k = 0; k < n; k++) c[i * n + j] += a[i * n + k] * b[k * n + j];
+    }
+}
+"""
 MATRICES = "Matrix A{n, n, a}, B{n, n, b}, C{n, n, c}; mm<<<grid, block>>>(A, B, C)"
 PLAIN = "mm<<<grid, block>>>(a, b, c, n)"
 PARTS = "Matrix A{n, n, n, a}, B{n, n, n, b}, C{n, n, n, c}; mm<<<tiles, square>>>(A, B, C)"
@@ -88,6 +98,7 @@ def captured(
         (STRUCTURES, MATRICES, "long long", 37),
         (POINTERS, PLAIN, "int", 37),
         (IN_MEMORY, PLAIN, "double", 37),
+        (BY_COLUMNS, "mm<<<3, 16>>>(a, b, c, n)", "float", 37),
         (SAMPLE, "mm<16><<<tiles, square>>>(c, a, b, n, n)", "float", 48),
         (FLAT, "mm<<<dim3(n / 8, n / 8), 64>>>(a, b, c, n)", "float", 40),
         (SUBMATRICES, PARTS, "float", 48),

@@ -265,6 +265,18 @@ ACCEPTED: dict[str, tuple[str, str]] = {
     "tiled, padded rows of elements": (
         "NN", FLAT.replace("As[T * T], Bs[T * T]", "As[T * T], Bs[T * (T + 1)]")
         .replace("Bs[row * T", "Bs[row * (T + 1)").replace("Bs[k * T", "Bs[k * (T + 1)")),
+    "tiled, the sum under a bound": (
+        "NN", TILED.replace("for (int k = 0; k < T", "if (row < N && col < N) for (int k = 0; k < T")),
+    "an integer sum from before the bound": ("NN", _kernel(
+        _ROW_COL + "int s = 0; if (col < N && row < N) { for (int k = 0; k < N; k++)"
+        " s += A[row*N+k]*B[k*N+col]; C[row*N+col] = s; }", "int* A, int* B, int* C, int N")),
+    "a row a thread": ("NN", _kernel(
+        "int row = blockIdx.x * blockDim.x + threadIdx.x; if (row < M) for (int j = 0; j < N; ++j) {"
+        "float s = 0; for (int k = 0; k < K; ++k) s += A[row*K+k]*B[k*N+j]; C[row*N+j] = s; }", _MNK)),
+    "a column a thread, in memory": ("NN", _kernel(
+        "int j = blockIdx.x * blockDim.x + threadIdx.x; if (j >= N) return;"
+        "for (int i = 0; i < M; i++) { C[i*N+j] = 0; for (int k = 0; k < K; k++)"
+        " C[i*N+j] += A[i*K+k]*B[k*N+j]; }", _MNK)),
     "tiled, structures of a part": ("NN", SUBMATRICES),
     "tiled, rounds of N - 1": ("NN", TILED.replace("(N + T - 1) / T", "(N - 1) / T + 1")),
     "tiled, whole tiles only": ("NN", TILED
@@ -360,6 +372,17 @@ REFUSED: dict[str, str] = {
     "tiled, copy after the sum": TILED.replace(
         "for (int k = 0; k < T; ++k) acc += As[ty][k] * Bs[k][tx];", "").replace(
         "int a = t * T + tx", "for (int k = 0; k < T; ++k) acc += As[ty][k] * Bs[k][tx]; int a = t * T + tx"),
+    "tiled, the sum under a bound of k": TILED.replace(
+        "for (int k = 0; k < T", "if (t < N - 1) for (int k = 0; k < T"),
+    "a row a thread, each on top of the last": _kernel(
+        "int row = blockIdx.x * blockDim.x + threadIdx.x; if (row < M) for (int j = 0; j < N; ++j) {"
+        "float s = 0; for (int k = 0; k < K; ++k) s += A[row*K+k]*B[k*N+j]; C[row*N] = s; }", _MNK),
+    "a row a thread, sums that go on": _kernel(
+        "int row = blockIdx.x * blockDim.x + threadIdx.x; float s = 0; if (row < M) for (int j = 0; j < N; ++j) {"
+        "for (int k = 0; k < K; ++k) s += A[row*K+k]*B[k*N+j]; C[row*N+j] = s; }", _MNK),
+    "an index from a branch": _kernel(
+        _ROW_COL + "int at = col; if (A[0] > 0) at = row; float s = 0; if (row < N && col < N) {"
+        "for (int k = 0; k < N; ++k) s += A[row*N+k]*B[k*N+at]; C[row*N+col] = s; }"),
     "tiled, rows of elements that overlap": FLAT.replace("As[row * T + col]", "As[row * (T - 1) + col]"),
     "tiled, rows of elements read elsewhere": FLAT.replace("Bs[k * T + col]", "Bs[k * T + col + 1]"),
     "tiled, rows of elements of another length": FLAT.replace("As[T * T]", "As[T * (T + 2)]"),

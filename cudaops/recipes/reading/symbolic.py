@@ -264,6 +264,10 @@ class Execution(Around):
         self._env[name] = structure.with_field(field, value)
 
     def _store(self, place: Pointer, value: Value) -> None:
+        while isinstance(value, Apply) and value.operator == "?:":
+            if not set(conjuncts(value.operands[0])) <= set(self._guards):
+                break
+            value = value.operands[1]
         if place in self._cells:
             if self._guards != self._outside:
                 raise NotUnderstood(f"{place.array} added to under a condition")
@@ -298,7 +302,7 @@ class Execution(Around):
         of_yes = self.effects.stores[before:]
         del self.effects.stores[before:]
         second = self._guarded(negated(test), no)
-        self._env = {n: _merged(test, first[n], second[n]) for n in first if n in second}
+        self._env = {n: _merged(n, test, first[n], second[n]) for n in first if n in second}
         of_no = self.effects.stores[before:]
         self.effects.stores[before:] = self._joined(test, of_yes, of_no)
 
@@ -469,12 +473,27 @@ def _counted(node: s.For) -> _Counted:
     return _Counted(name, kind, start, step, node.condition, tuple(first), (*body, *others))
 
 
-def _merged(test: Value, yes: Value, no: Value) -> Value:
+def _merged(name: str, test: Value, yes: Value, no: Value) -> Value:
+    """Behind both branches. Indices and pointers that differ are known no longer."""
     if yes == no:
         return yes
-    if isinstance(yes, Whole | Pointer | Structure) or isinstance(no, Whole | Pointer | Structure):
-        raise NotUnderstood("an index that depends on a condition")
+    places = Pointer | Structure
+    if isinstance(yes, places) or isinstance(no, places):
+        return Carried(name, yes.type)
+    if isinstance(yes, Whole) and isinstance(no, Whole):
+        return Carried(name, yes.type)
     return Apply("?:", (test, yes, no), yes.type)
+
+
+def _is_bound(test: Value, variable: Symbol) -> bool:
+    """Whether a condition is made of bounds that a loop's variable has no part in."""
+    if isinstance(test, Below):
+        return not test.value.has(variable)
+    return (
+        isinstance(test, Apply)
+        and test.operator in ("&&", "||", "!")
+        and all(_is_bound(x, variable) for x in test.operands)
+    )
 
 
 def _loop_step(step: s.Expression) -> tuple[str, s.Expression | int]:
@@ -542,6 +561,9 @@ def _accumulated(
             term = right if left == start else left
         case Apply("fma", (left, right, begin), kind) if begin == start:
             term = Apply("*", (left, right), kind)
+        case Apply("?:", (test, more, begin), kind) if begin == start and _is_bound(test, variable):
+            total = _accumulated(first, more, name, variable, count)
+            return Apply("?:", (test, total, first), kind)
         case _:
             raise NotUnderstood(f"what the loop does to {name}")
     if any(isinstance(p, Carried) for p in parts(term)):
