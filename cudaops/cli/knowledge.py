@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cudaops.rag.knowledge import Knowledge
 
 app = typer.Typer(
-    help="The notes that the research agent searches.",
+    help="Search and extend the notes that the research agent reads.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -161,26 +161,30 @@ def replay(
     ] = "latest",
     speed: Annotated[
         float | None,
-        typer.Option(help="Wait as the run did, this many times faster [default: no waiting]."),
+        typer.Option(
+            help="Replay with the recorded delays, this many times faster [default: no delays]."
+        ),
     ] = None,
     iteration: Annotated[
-        int | None, typer.Option(min=1, help="Only the way to this candidate.")
+        int | None, typer.Option(min=1, help="Only the steps up to this candidate.")
     ] = None,
     prompts: Annotated[
-        bool, typer.Option("--prompts", help="Every word the model was asked and answered.")
+        bool, typer.Option("--prompts", help="Full prompts and answers of the model.")
     ] = False,
     times: Annotated[
-        bool, typer.Option("--times", help="Only where its seconds went, by stage, tool and line.")
+        bool, typer.Option("--times", help="Only the time by stage, tool and line.")
     ] = False,
     export: Annotated[
         Path | None,
-        typer.Option(help="Write a copy to give away into this new folder, and show nothing."),
+        typer.Option(
+            help="Write a copy without machine paths into this new folder; print nothing."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a step on stdout.")
     ] = False,
 ) -> None:
-    """Show a recorded run again. Needs no GPU, no key, no compiler and no network."""
+    """Print a recorded run step by step. Needs no GPU, key, compiler or network."""
     if speed is not None and not 0 < speed < float("inf"):
         raise InputError("--speed must be above 0: 2 is twice as fast as it was recorded")
     settings = load_settings()

@@ -311,7 +311,7 @@ def _speedup_gate(
     bar = _bar(policy) if measured else policy.min_speedup
     passed = math.isfinite(decisive) and decisive >= bar
     device = comparisons[0].candidate.device
-    text = f"{speedup.value:.2f}x against a bar of {bar:.2f}x"
+    text = f"{speedup.value:.2f}x, threshold {bar:.2f}x"
     if not measured:
         text += comparisons[0].candidate.provenance
     elif speedup.low is not None and speedup.high is not None:

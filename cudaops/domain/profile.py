@@ -35,7 +35,7 @@ class HotLine(Record):
     share_pct: float
     """Share of the limiting resource's use that this line causes, 0-100."""
     note: str
-    """What it does: `global load, 4.0 sectors a request`."""
+    """What it does: `global load, 4.0 sectors/request`."""
 
 
 class NvidiaRule(Record):
@@ -137,7 +137,7 @@ class Finding(Record):
         if self.gain_at_most_pct is None:
             return ""
         saved = f"saves at most {self.gain_at_most_pct:.0f} % of the time"
-        return f"removing it alone, all other work unchanged, {saved} ({self.then})"
+        return f"removing this limit alone {saved} (next limit: {self.then})"
 
 
 class Verdict(Record):

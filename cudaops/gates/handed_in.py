@@ -61,7 +61,7 @@ def evaluated(
         return evaluation, []
     as_seen = given.stripped.as_seen
     if as_seen is not None and _are_wrong_elsewhere(evaluation.gates):
-        say("wrong for launches of other sizes: judged for those that were seen")
+        say("wrong for other launch sizes: judged for the captured ones only")
         evaluation = evaluate(bench, as_seen, policy.min_speedup, say)
     return with_the_rest(bench, given, evaluation, policy, say)
 

@@ -209,7 +209,7 @@ async def _by_transformations(
         for x in searched.tried
     ]
     factor = searched.baseline_us / found.time_us
-    told = f"{found.rewrite.title}: {factor:.2f}x, the best of {len(trials)} sequences"
+    told = f"{found.rewrite.title}: {factor:.2f}x, best of {len(trials)} sequences"
     return {**update, **_proposed(context, found.rewrite, trials)}, told
 
 
@@ -357,7 +357,7 @@ async def accept(state: State, context: Context) -> tuple[State, str]:
     planned: State = {"hypotheses": [], "hypothesis": None, "mends": 0, "end": None}
     update: State = {**planned, "incumbent": incumbent}
     await asyncio.to_thread(context.keep, {**state, **update})
-    return update, f"{title} is the new incumbent"
+    return update, f"{title} is the best so far"
 
 
 async def report(state: State, context: Context) -> tuple[State, str]:

@@ -62,7 +62,7 @@ class ToolOptions(
     executor: ExecutorChoice | None = None
     """Where kernels run (default: as the server was started)."""
     optimizer: Literal["auto", "recipes", "llm", "host"] = "auto"
-    """Who proposes rewrites: `auto` is the server's model where one can be reached, recipes
+    """Source of rewrites: `auto` is the server's model where one can be reached, recipes
     otherwise; `host` is your own model, asked by MCP sampling."""
     timeout_seconds: TimeoutSeconds | None = None
     """Seconds for one run of the program or a candidate (default: the server's)."""
@@ -140,7 +140,7 @@ def add_optimizing(server: FastMCP, sessions: SessionProvider, optimize: Optimiz
         files: HeaderTexts = {},  # noqa: B006
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Optimized:
-        """Profile, diagnose, rewrite and verify the kernel that matters in a CUDA program, and
+        """Profile, diagnose, rewrite and verify the most expensive kernel of a CUDA program, and
         hand back the program with the best rewrite. Takes minutes and says what it does."""
         session = sessions.current()
         program = _program(session, path, source, ProgramTexts(source or "", filename, files))

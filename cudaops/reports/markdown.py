@@ -176,12 +176,11 @@ def _model(record: RunRecord) -> str:
 
 
 def _gates(record: RunRecord) -> str:
-    gates = record.judgement.gates if record.judgement is not None else record.verify.gates
     rows = [
         (row.word, row.name, row.summary, row.numbers)
-        for row in content.gate_rows(gates, content.clock_of(record))
+        for row in content.gate_rows(content.gates_of(record), content.clock_of(record))
     ]
-    return "## Gates\n\n" + _table(("", "gate", "what came out", "numbers"), rows) if rows else ""
+    return "## Gates\n\n" + _table(("", "gate", "result", "numbers"), rows) if rows else ""
 
 
 def _oracle(record: RunRecord) -> str:
@@ -192,7 +191,7 @@ def _oracle(record: RunRecord) -> str:
         (c.buffer, c.name + (f" {c.of}" if c.of else ""), c.outcome, c.caught_by or "", c.why)
         for c in record.qualification.controls
     ]
-    table = _table(("buffer", "mutant", "", "by", "what came out"), rows)
+    table = _table(("buffer", "mutant", "outcome", "rejected by", "difference"), rows)
     return "## Sensitivity of the comparison\n\n" + _bullets(said) + "\n\n" + table
 
 

@@ -323,8 +323,7 @@ class DomainBuilder:
     def _ran_of(self, launches: int) -> None:
         self._launches += launches
         self._telling(
-            f"drawing inputs: {self._tried} tried, {self._held} of them run cleanly so far, "
-            f"{self._launches} launches"
+            f"generating inputs: {self._tried} tried, {self._held} valid, {self._launches} launches"
         )
 
     def _with_references(self, found: Sequence[_Borne]) -> Iterator[DrawnInput]:

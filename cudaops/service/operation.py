@@ -46,7 +46,7 @@ class Family(NamedTuple):
 
 
 FAMILIES: dict[str, Family] = {
-    "jobs_ended": Family("Jobs that ended, by what came of them.", ("kind", "outcome")),
+    "jobs_ended": Family("Jobs that ended, by outcome.", ("kind", "outcome")),
     "job_duration_seconds": Family(
         "From a job's first start to its end.", ("kind", "outcome"), HistogramMetricFamily
     ),

@@ -116,7 +116,7 @@ def test_no_modelled_time_or_speedup_stands_without_its_source(folder: Path) -> 
 
 def test_the_first_sentence_says_what_kind_of_number_it_is() -> None:
     page = Page(html_report(RUNS[0]))
-    assert "naive_matmul runs 7.37× (modelled for A10) faster" in page.text
+    assert "naive_matmul: speedup 7.37× (modelled for A10)" in page.text
     assert "not measured: no GPU took part" in page.text
     assert "modelled for A10; no interval" in page.text
 

@@ -71,7 +71,7 @@ def test_a_time_that_was_measured_beside_counts_that_were_not() -> None:
     )  # fmt: skip
     found = fallback_profile(modelled, [], H200, times_us=(130.0,), why="ERR_NVGPUCTRPERM")
     text = shown(summary(found))
-    assert "DRAM idles at 1.0 % (time measured on H200, counts modelled)" in text
+    assert "DRAM at 1.0 % (time measured on H200, counts modelled)" in text
     assert "One launch: 130 µs (measured on H200, CUDA events)." in text
     assert "92 % >= 80 % modelled for H200" in text
     assert "Note: ncu could not read the counters: ERR_NVGPUCTRPERM" in text

@@ -25,9 +25,9 @@ from cudaops.executors.isolation.start import Confined, find_bubblewrap
 
 MEANING: dict[IsolationLevel, str] = {
     "S0": "not confined",
-    "S1": "limits on time, memory and files, no new privileges, nothing left running",
-    "S2": "Landlock, seccomp and limits, nothing left running",
-    "S3": "namespaces by bubblewrap, Landlock, seccomp and limits, nothing left running",
+    "S1": "limits on time, memory and files, no new privileges, no surviving process",
+    "S2": "Landlock, seccomp and limits, no surviving process",
+    "S3": "namespaces by bubblewrap, Landlock, seccomp and limits, no surviving process",
 }
 """What a level is made of, in one line."""
 

@@ -236,7 +236,7 @@ class Execution:
         self._statements(node.body)
         self._loops, self._guards = self._loops[:-1], guards
         if self._env.get(name) != entered[name]:
-            raise NotUnderstood("a loop variable that the body changes")
+            raise NotUnderstood("a loop variable that the body modifies")
         after, self._env = self._env, outer
         for other in carried:
             self._env[other] = _accumulated(outer[other], after.get(other), other, variable, count)
@@ -256,13 +256,13 @@ class Execution:
     ) -> Polynomial:
         """Iterations; not positive where there is none."""
         if node.condition is None:
-            raise NotUnderstood("a loop without an end")
+            raise NotUnderstood("a loop without a bound")
         condition = self._read.value(node.condition)
         if not isinstance(condition, Below):
-            raise NotUnderstood("a loop's condition")
+            raise NotUnderstood("an unsupported loop condition")
         remaining = of(variable) * number(step) - condition.value
         if remaining.has(variable):
-            raise NotUnderstood("a loop's condition")
+            raise NotUnderstood("an unsupported loop condition")
         return remaining if step == 1 else divide(remaining + number(step - 1), number(step))
 
 
@@ -311,7 +311,7 @@ def _accumulated(
         case Apply("fma", (left, right, begin), kind) if begin == start:
             term = Apply("*", (left, right), kind)
         case _:
-            raise NotUnderstood(f"what the loop does to {name}")
+            raise NotUnderstood(f"an unsupported update of {name} in the loop")
     if any(isinstance(p, Carried) for p in parts(term)):
-        raise NotUnderstood(f"what the loop does to {name}")
+        raise NotUnderstood(f"an unsupported update of {name} in the loop")
     return Reduced(first, variable, count, term, first.type)
