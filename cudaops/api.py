@@ -82,7 +82,7 @@ OnEvent = Callable[[Event], object]
 Review = Callable[[ReviewRequest], ReviewAnswer | bool | None]
 """Asked before anything is accepted; None leaves the run waiting: AwaitsReview is raised."""
 
-REVIEWER = "whoever called cudaops from Python"
+REVIEWER = "the Python caller"
 """Who answered a review, where the answer was only yes or no."""
 
 

@@ -330,7 +330,7 @@ def test_an_end_says_how_to_go_on(number: int, tmp_path: Path) -> None:
         process.wait(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    hint = re.search(r"go on with: python -m cudaops resume (\S+)$", said, flags=re.MULTILINE)
+    hint = re.search(r"continue with: python -m cudaops resume (\S+)$", said, flags=re.MULTILINE)
     assert hint, said
     if number != signal.SIGINT:
         return

@@ -288,7 +288,7 @@ def _live(folder: Path | None) -> Iterator[Progress]:
             yield progress
     except (KeyboardInterrupt, Stopped):
         begun = folder is not None and folder.is_dir()
-        how = f"; go on with: python -m cudaops resume {folder}" if begun else ""
+        how = f"; continue with: python -m cudaops resume {folder}" if begun else ""
         typer.echo(f"cudaops: interrupted{how}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except AwaitsReview as waiting:

@@ -35,7 +35,9 @@ def add(
     ],
     source: Annotated[
         str | None,
-        typer.Option(help="Whose it is: flashinfer, cutlass, ... Default: told by the name."),
+        typer.Option(
+            help="Project it comes from: flashinfer, cutlass, ... (default: from the name)."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

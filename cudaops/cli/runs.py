@@ -138,7 +138,7 @@ def reviewer_from_options(accept: bool | None, note: str, progress: Progress) ->
 def how_to_answer(request: ReviewRequest, folder: Path) -> str:
     """What stands on stderr where a run stops for a person."""
     return (
-        f"{review_text(request)}\n\ncudaops: waits for a person: python -m cudaops resume {folder} "
+        f"{review_text(request)}\n\ncudaops: waits for a review: python -m cudaops resume {folder} "
         "--yes (or --no, with --note WHY)"
     )
 
@@ -147,7 +147,7 @@ def _answer(accept: bool, note: str) -> ReviewAnswer:
     try:
         by = getpass.getuser()
     except (KeyError, OSError):  # an account without a name
-        by = "somebody without an account name"
+        by = "unknown account"
     return ReviewAnswer(accept=accept, by=by, note=note)
 
 
@@ -242,7 +242,7 @@ def _export(recording: Recording, folder: Path, prompts: bool, settings: Setting
     size = sum(len(text.encode()) for text in made.files.values())
     typer.echo(f"{folder}: {len(made.files)} files, {size / 1000:.0f} kB")
     for damage in recording.damage:
-        typer.echo(f"cudaops: left out, not readable: {one_line(damage.text)}", err=True)
+        typer.echo(f"cudaops: skipped, not readable: {one_line(damage.text)}", err=True)
     if made.keys_removed:
         typer.echo(f"cudaops: {made.keys_removed} keys were in it and are removed", err=True)
     for left in made.paths_left[:10]:

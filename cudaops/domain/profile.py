@@ -72,7 +72,7 @@ class Profile(Record):
     nvidia_rules: tuple[NvidiaRule, ...] = ()
     """Empty where ncu did not profile the launch, or its rules are not in what was read."""
     notes: tuple[str, ...] = ()
-    """What limits trust in these numbers: sampled blocks, estimated registers."""
+    """Caveats of these numbers: sampled blocks, estimated registers."""
 
     def get(self, name: str) -> float | None:
         """The metric's value, None where it was not collected."""

@@ -555,7 +555,7 @@ def input_set_summary(oracles: Sequence[Oracle]) -> InputSetSummary:
     for one in fewest.skipped:
         reasons.setdefault(one.why, []).append(one.kind)
     if reasons:
-        text += "; left out: "
+        text += "; skipped: "
         text += "; ".join(f"{', '.join(kinds)} ({why})" for why, kinds in reasons.items())
     numbers = {"input_sets": float(count), "input_sets_left_out": float(len(fewest.skipped))}
     return InputSetSummary(text, numbers)

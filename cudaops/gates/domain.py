@@ -208,7 +208,7 @@ class DomainJudge:
         def ran(launches: int) -> None:
             nonlocal launched
             launched += launches
-            self._telling(f"{way.how}the rewrite on {launched} of {len(trials)} drawn inputs")
+            self._telling(f"{way.how}rewrite run on {launched} of {len(trials)} generated inputs")
 
         return in_portions(trials, folder, ALL_S, run, ran)
 
@@ -218,7 +218,8 @@ class DomainJudge:
             return Refusal(one, outcome.placed, outcome)
         if tried.leaves_state:
             return Refusal(
-                one, "a variable of its own does not hold afterwards what it held before"
+                one,
+                "persistent device state: a __device__ variable of the rewrite changes",
             )
         counted = [w for w in outcome.warnings if w.habit not in one.habits or not w.habit]
         if counted:
@@ -256,7 +257,7 @@ class DomainJudge:
         least = min(refusals, key=lambda r: (r.on.draw.changes, r.on.draw.shape.accesses))
         kept = self._kept(least)
         summary = f"{least.on.draw.what}: {least.why}"
-        summary += f" ({len(refusals)} of {applied} drawn inputs; this one is kept in {kept})"
+        summary += f" ({len(refusals)} of {applied} generated inputs; this one is kept in {kept})"
         as_launched = [one for one in refusals if _is_as_launched(one.on)]
         numbers = {
             "inputs_refused": float(len(refusals)), "inputs": float(applied),

@@ -190,7 +190,7 @@ def build_graph(
     graph.add_edge("profiler", "research")
     retry = _add_greedy(graph) if strategy == "greedy" else _add_search(graph)
     if reviewed:
-        graph.add_node("review", stage("review", "review", "waiting for a person", nodes.review))
+        graph.add_node("review", stage("review", "review", "waiting for a review", nodes.review))
         graph.add_edge("sandbox", "review")
         graph.add_edge("review", "verify")
     else:

@@ -394,7 +394,7 @@ async def review(state: State, context: Context) -> tuple[State, str]:
     policy = context.options.policy.model_copy(update={"min_speedup": bar_of(state, context)})
     would_be = evaluation.judged(policy.model_copy(update={"review": False}), released=True)
     if would_be.outcome == "rejected":
-        return {}, "nothing that a person could accept"
+        return {}, "no candidate to review"
     request = request_of(context.bench, evaluation, would_be)
     answer = ReviewAnswer.model_validate(interrupt(request.model_dump(mode="json")))
     reviewed, judgement = answered(evaluation, policy, answer)

@@ -458,7 +458,7 @@ def files(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def oracle_sentences(record: RunRecord) -> list[str]:
-    """What the comparison with the author's kernel can see on this program, and what it cannot."""
+    """Sensitivity of the correctness check on this program, and what it cannot."""
     found = record.qualification
     if found is None:
         return []

@@ -163,7 +163,7 @@ def _transformations(record: RunRecord) -> str:
         return ""
     parts = ["## Transformations", _bullets(content.search_sentences(record))]
     if rows := content.share_rows(record):
-        parts += [content.SHARES, _table(("step", "setting", "brings"), rows)]
+        parts += [content.SHARES, _table(("step", "setting", "speedup"), rows)]
     return "\n\n".join(parts)
 
 

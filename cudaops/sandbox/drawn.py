@@ -66,7 +66,7 @@ rounding may be that of the others."""
 ROUNDS = 2
 """Further rounds of draws while a branch of the author's kernel is not reached."""
 UNRELATED = "on captured contents the widened kernel computes something else"
-OVERFLOW = "a signed integer runs over"
+OVERFLOW = "signed integer overflow"
 DIRECTED: tuple[Rounding, ...] = ("up", "down")
 UNSETTLED = "another order of threads, or another background, gives another result"
 

@@ -466,7 +466,7 @@ class OracleBuilder:
         if isinstance(ran, Misbehaved):
             return f"the baseline fails on it: {ran.placed}"
         if ran.unchecked:
-            return f"nobody could look whether the baseline bears it: {ran.unchecked[0].line}"
+            return f"the checker could not run on the baseline: {ran.unchecked[0].line}"
         self._longest_s = max(self._longest_s, ran.seconds)
         return ran.outputs
 

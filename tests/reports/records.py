@@ -234,7 +234,7 @@ def nothing_found() -> RunRecord:
     return provisional().model_copy(
         update={
             "outcome": "nothing_found",
-            "reason": "nothing beat the bar: 1.01 < 1.2",
+            "reason": "no rewrite reached the threshold: 1.01 < 1.2",
             "best": None,
             "judgement": None,
             "attempts": (attempt("rejected"),),

@@ -214,7 +214,7 @@ def test_candidates_stand_in_order_with_their_trials() -> None:
     )
     without = candidates.view(record, (), {})
     assert len(without.entries) == 4
-    assert without.missing == ["The tuner's trials of candidate 2, 3, 4 are not at hand."]
+    assert without.missing == ["The tuner's trials of candidate 2, 3, 4 are missing."]
 
 
 def test_trials_are_read_from_the_folder() -> None:
@@ -243,7 +243,7 @@ def test_trials_are_read_from_events_where_there_is_no_folder() -> None:
         (1, "rejected", "BM=128"),
         (2, "provisional", "BM=128"),
     ]
-    assert found.missing == ["The tuner's trials of candidate 2 are not at hand."]
+    assert found.missing == ["The tuner's trials of candidate 2 are missing."]
 
 
 def event(stage: str, kind: str, data: dict[str, object]) -> Event:
@@ -329,7 +329,8 @@ def test_a_record_with_parts_missing_says_so(record: RunRecord) -> None:
     page = Page(html.document(record, ()))
     missing = sum("r-missing" in str(a.get("class")) for _, a in page.tags)
     assert missing >= 3
-    assert page.text.count("No certificate is at hand") + page.text.count("no certificate") == 1
+    missing = page.text.count("The certificate file is missing")
+    assert missing + page.text.count("no certificate") == 1
     if record.outcome == "failed":
         assert "The run ended before the kernel was profiled." in page.text
         assert "nothing was accepted" in page.text

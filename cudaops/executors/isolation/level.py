@@ -186,7 +186,7 @@ def _why_not(level: IsolationLevel) -> str:
         except EnvironmentFailure as problem:
             return problem.problem
     held = level == "S1" or said.split() == ["True"] * 3
-    return "" if held else f"a child could do too much: of file, socket, fork it was refused {said}"
+    return "" if held else f"the sandbox is too permissive: of file, socket, fork it denied {said}"
 
 
 def _run(confinement: Confinement, level: IsolationLevel, command: list[str], cwd: Path) -> str:
