@@ -94,7 +94,7 @@ class AttemptSummary(Record):
 
 
 class Optimized(Record):
-    """What came of a run; the whole record is the resource `run://RUN_ID/record`."""
+    """Result of a run; the whole record is the resource `run://RUN_ID/record`."""
 
     run_id: str
     outcome: Outcome
@@ -110,13 +110,13 @@ class Optimized(Record):
     baseline_ms: float | None = None
     candidate_ms: float | None = None
     provenance: str
-    """What must stand behind these times: ` (modelled for A10)`; empty where measured."""
+    """Suffix for these times: ` (modelled for A10)`; empty where measured."""
     best: str | None = None
     """The author's program with the best rewrite in it, to take its place; null where there is
     none or it is longer than 100,000 characters: read the resource then."""
     attempts: tuple[AttemptSummary, ...]
     model: str | None = None
-    """Who proposed beside the recipes: `host:NAME` is your own model."""
+    """Model that proposed besides the recipes: `host:NAME` is your own model."""
     tokens: int | None = None
     """Taken of that model; estimated where it did not say."""
     notices: tuple[str, ...]

@@ -195,7 +195,7 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
     if baseline.hot_lines:
         parts += [heading(f"Hot lines ({clock})"), _hot_lines(summary)]
     if verdict.nvidia_rules:
-        parts += [heading("What Nsight Compute's own rules say"), _rules(summary)]
+        parts += [heading("Rules of Nsight Compute"), _rules(summary)]
     return [*parts, *(indented(Text(f"Note: {one_line(note)}")) for note in baseline.notes)]
 
 
@@ -205,7 +205,7 @@ def model_parts(use: ModelUse) -> list[RenderableType]:
     for row in content.role_rows(use):
         table.add_row(*map(Text, row))
     return [
-        heading("What the model was asked"),
+        heading("Language model"),
         lines(content.model_sentences(use)),
         indented(table),
     ]
@@ -248,7 +248,7 @@ def gate_table(
     gates: Sequence[Gate], clock: Clock, *, every_number: bool = False
 ) -> RenderableType:
     """Every gate, its numbers where its sentence has none or it failed; report.md has them all."""
-    table = columns("mark", "gate", "what came out")
+    table = columns("mark", "gate", "result")
     for row in content.gate_rows(tuple(gates), clock):
         mark = Text(row.word, style=_MARK_STYLE[row.word])
         detail = Text(row.summary)
@@ -327,7 +327,7 @@ def _rules(summary: ProfileSummary) -> RenderableType:
     for row in content.rule_rows(summary.verdict_detail):
         if row.type == "INF" and not row.agrees:
             continue  # report.md and --json have them
-        estimate = f"may save {row.estimate}" if row.estimate else ""
+        estimate = f"estimated speedup {row.estimate}" if row.estimate else ""
         what = Text("; ".join(part for part in (estimate, row.agrees) if part))
         what.append(f"\n{one_line(row.text, 110)}", style="dim")
         table.add_row(Text(row.type), Text(row.name), what)

@@ -54,7 +54,7 @@ def test_rules_that_agree_come_first_then_what_promises_most() -> None:
 def test_the_terminal_leaves_out_what_only_informs() -> None:
     text = shown(measured("naive", "details"))
     assert "87 metrics of ncu's details page; those not listed are unknown." in text
-    assert "MemoryCacheAccessPattern may save 40.6 %" in text
+    assert "MemoryCacheAccessPattern estimated speedup 40.6 %" in text
     assert "SOLBottleneck agrees with l1_load_throughput" in text
     assert "SOLFPRoofline" not in text
 

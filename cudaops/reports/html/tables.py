@@ -463,7 +463,7 @@ def how_view(record: RunRecord, beside: Beside) -> HowView:
         ("cudaops", record.cudaops_version),
         ("executor", f"{record.executor}, times {content.clock_of(record)}"),
         ("target", f"{record.device}, {record.sm_arch}"),
-        ("isolation", (judgement and judgement.isolation) or "nothing was judged"),
+        ("isolation", (judgement and judgement.isolation) or "not judged"),
         ("took", f"{significant(record.loop_time_seconds)} s"),
     ]
     if program is not None:
