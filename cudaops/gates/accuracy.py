@@ -130,7 +130,7 @@ def _by_view(
         for view in views(allocation)
     ]
     if allocation.fields and not np.array_equal(tail(result, allocation), tail(right, allocation)):
-        text = f"{name}: bytes behind the last whole structure differ"
+        text = f"{name}: bytes after the last whole structure differ"
         found.append(BufferAccuracy(False, text, {}))
     failed = (one for one in found if not one.passed)
     return next(failed, None) or max(found, key=_nearness)
@@ -263,7 +263,7 @@ def _unmeasured(sides: Sides, held: Yardstick, element: Element) -> _Refusal | N
         return None
     found = _differing(sides.result, held.unmeasured, bounds.relative_l2 / 2, gap.scale)
     why = f"relative L2 distance {gap.relative_l2:.1e} from the baseline (tolerance "
-    why += f"{bounds.relative_l2:.1e}) where the wider run is not finite"
+    why += f"{bounds.relative_l2:.1e}) where the higher-precision reference is not finite"
     return _Refusal(found, why)
 
 

@@ -284,7 +284,7 @@ class Evaluating:
             thorough = is_open and quick and not thorough
             if not (left and outputs.passed and (is_disturbed(fresh) or thorough)):
                 break
-            why = "with more samples, for these leave it open"
+            why = "with more samples: these are inconclusive"
             if is_disturbed(fresh):
                 why = f"the GPU is busy: {clocks.summary}"
             self.say(f"measuring it once more, {why}")

@@ -239,7 +239,7 @@ def _nothing_found(searched: TransformationSearch) -> str:
     if not searched.tried:
         if cut:
             return "the time was over before a transformation was tried; --budget-minutes raises it"
-        why = f"; in the way of most: {searched.in_the_way}" if searched.in_the_way else ""
+        why = f"; most frequent refusal: {searched.in_the_way}" if searched.in_the_way else ""
         return f"no recipe and no transformation applies to this kernel{why}"
     count = f"{len(searched.tried)} sequences of transformations"
     count += " that there was time for" if cut else ""
