@@ -16,7 +16,7 @@ _REFUSED_WORDS = {
     "constructor": "a global constructor or destructor",
     "destructor": "a global constructor or destructor",
     "init_priority": "an object with a global constructor",
-    "ifunc": "a global constructor or destructor",
+    "ifunc": "an IFUNC resolver, which runs at load time",
     "__declspec": "a compiler extension",
 }
 _QUESTIONS = {
