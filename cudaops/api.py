@@ -82,7 +82,7 @@ OnEvent = Callable[[Event], object]
 Review = Callable[[ReviewRequest], ReviewAnswer | bool | None]
 """Asked before anything is accepted; None leaves the run waiting: AwaitsReview is raised."""
 
-REVIEWER = "whoever called cudaops from Python"
+REVIEWER = "the Python caller"
 """Who answered a review, where the answer was only yes or no."""
 
 
@@ -214,7 +214,7 @@ def _of_two(
 
 @_of_one(OptimizeArguments)
 def optimize(source: str | Path, *, options: OptimizeArguments) -> RunRecord:
-    """Profile, diagnose, rewrite and verify the kernel that matters in the program `source`.
+    """Profile, diagnose, rewrite and verify the most expensive kernel of the program `source`.
 
     The arguments are those of `cudaops run` (docs/cli.md, `cudaops run --help`). `review` is asked
     before anything is accepted; `on_event` is told what the run is doing. Both are called from the

@@ -110,7 +110,7 @@ def make_once(
         if isinstance(found, dict):
             return Made(found, True, time.monotonic() - started)
         if found is not None:
-            _log.warning("the cache entry %s is damaged (%s) and made anew", entry.folder, found)
+            _log.warning("the cache entry %s is damaged (%s) and rebuilt", entry.folder, found)
         try:
             _empty(entry.folder)
             (entry.folder / TEMPORARY).mkdir()

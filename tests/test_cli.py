@@ -183,7 +183,7 @@ def test_profile_of_what_ncu_measured(tmp_path: Path, form: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "87 metrics" in done.stdout
     assert "Limited by L1 load throughput: L1/TEX is at 9" in done.stdout
-    assert "while DRAM idles at 0.42 %" in done.stdout
+    assert "DRAM at 0.42 %" in done.stdout
     assert "96.5 %  >= 80 %  measured on H200, ncu" in done.stdout
     assert "modelled" not in done.stdout
 
@@ -330,7 +330,7 @@ def test_an_end_says_how_to_go_on(number: int, tmp_path: Path) -> None:
         process.wait(timeout=60)
     assert process.returncode == 130, said
     assert "Traceback" not in said
-    hint = re.search(r"go on with: python -m cudaops resume (\S+)$", said, flags=re.MULTILINE)
+    hint = re.search(r"continue with: python -m cudaops resume (\S+)$", said, flags=re.MULTILINE)
     assert hint, said
     if number != signal.SIGINT:
         return

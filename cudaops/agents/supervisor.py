@@ -100,4 +100,4 @@ def lesson_of(rewrite: Rewrite, judgement: Judgement) -> str:
     tried = f"{rewrite.title} ({values})" if values else rewrite.title
     if judgement.outcome == "rejected":
         return f"do not repeat {tried}: {judgement.reason}"
-    return f"{tried} works: {judgement.reason}; build on it"
+    return f"{tried}: {judgement.reason}; continue from it"

@@ -104,7 +104,7 @@ def _judgement(certificate: Certificate) -> Item:
 def _inputs(certificate: Certificate) -> Item:
     """On how many drawn inputs the rewrite was right, and what was assumed."""
     gate = certificate.judgement.gate("correctness_domain")
-    return Item("inputs", "ok", "none were drawn" if gate is None else gate.summary)
+    return Item("inputs", "ok", "none were generated" if gate is None else gate.summary)
 
 
 def _policy(certificate: Certificate) -> Item:

@@ -28,25 +28,23 @@ COMMANDS = {
     "run": Place(
         "commands",
         "run",
-        "Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu.",
+        "Profile, diagnose, rewrite and verify the most expensive kernel of FILE.cu.",
     ),
     "resume": Place(
         "commands",
         "resume",
-        "Go on with a run that was killed or waits for a person; no finished stage runs twice.",
+        "Continue a run that was killed or waits for a review; finished stages are kept.",
     ),
-    "apply": Place(
-        "commands", "apply", "Put a run's rewrite into your own files, or take it out again."
-    ),
+    "apply": Place("commands", "apply", "Apply a run's rewrite to your own files, or revert it."),
     "profile": Place(
         "commands",
         "profile",
-        "Say what limits the kernel, and stop there; also from what ncu has measured.",
+        "Profile a kernel and say what limits it; --from reads an ncu report.",
     ),
     "report": Place(
         "commands",
         "report",
-        "Write report.md again from run.json, and print the summary; or one HTML file.",
+        "Print a run's evidence and write report.md again, or one HTML file.",
     ),
     "verify": Place(
         "commands",
@@ -54,18 +52,22 @@ COMMANDS = {
         "Judge CAND.cu against BASE.cu: same function, same precision, faster.",
     ),
     "confirm": Place(
-        "certify", "confirm", "Judge a certified rewrite again, here and with new secret inputs."
+        "certify",
+        "confirm",
+        "Judge a certified rewrite again, on this machine and with new secret inputs.",
     ),
-    "certify": Place("certify", "app", "Signed evidence: check it, and show the key."),
+    "certify": Place(
+        "certify", "app", "Check a certificate's signature and content, or show the signing key."
+    ),
     "preload": Place(
         "preload",
         "preload",
-        "Make a library for LD_PRELOAD that launches a run's rewrite in the unchanged program.",
+        "Build an LD_PRELOAD library that launches a run's rewrite in the unchanged program.",
     ),
     "replay": Place(
         "runs",
         "replay",
-        "Show a recorded run again. Needs no GPU, no key, no compiler and no network.",
+        "Print a recorded run step by step. Needs no GPU, key, compiler or network.",
     ),
     "batch": Place(
         "batch",
@@ -75,20 +77,24 @@ COMMANDS = {
     "doctor": Place(
         "commands",
         "doctor",
-        "Say what this machine can do, rung by rung, and the remedy for what it cannot.",
+        "Check this machine's compilers, GPU and profiler, with a remedy for each failure.",
     ),
-    "knowledge": Place("knowledge", "app", "The notes that the research agent searches."),
-    "memory": Place("memory", "app", "What earlier runs learnt about kernels."),
+    "knowledge": Place(
+        "knowledge", "app", "Search and extend the notes that the research agent reads."
+    ),
+    "memory": Place(
+        "memory", "app", "Show, extend or delete what earlier runs recorded about kernels."
+    ),
     "mcp": Place("mcp", "app", "MCP servers for other agent hosts; `serve` may be left out."),
     "serve": Place(
-        "service", "serve", "Serve the HTTP API and its page, with a worker that does the jobs."
+        "service", "serve", "Serve the HTTP API and its web page, with a worker that runs the jobs."
     ),
     "worker": Place(
         "service",
         "worker",
-        "Take the service's jobs from its database and work them off, until stopped.",
+        "Run jobs from the service's database until stopped.",
     ),
-    "token": Place("service", "token_app", "Who may ask the service."),
+    "token": Place("service", "token_app", "Create, list and revoke the service's access tokens."),
 }
 
 
@@ -133,9 +139,9 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     cls=_Commands,
     name="cudaops",
-    help="Says what limits a CUDA kernel, rewrites it, and proves the rewrite.",
-    epilog="Exit codes: 0 accepted or provisional, 1 nothing beat the bar, 2 wrong input, "
-    "3 this machine cannot, 4 waits for a person (--review).",
+    help="Optimizes CUDA kernels: finds what limits one, rewrites it and tests the rewrite.",
+    epilog="Exit codes: 0 accepted or provisional, 1 no rewrite reached --min-speedup, "
+    "2 invalid input, 3 a tool or device is missing or failed, 4 waits for a review (--review).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -68,7 +68,7 @@ def batch(
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where results go [default: batches/NAME]; begun before, the batch goes on there."
+            help="Where results go [default: batches/NAME]; an existing batch is continued."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Only the batch as JSON.")] = False,
@@ -94,7 +94,7 @@ def batch(
         done = run_batch(folder, wanted, where, _say)
     except KeyboardInterrupt:
         there = "; the service works on meanwhile" if where.server else ""
-        _say(f"interrupted; the same command goes on{there}")
+        _say(f"interrupted; the same command continues{there}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     print_out(done.model_dump_json(indent=2) if as_json else reports.table(done))
     if not as_json:
@@ -162,7 +162,7 @@ def _in_folder(folder: Path, shared: BatchedOptions, skipped: set[Path]) -> list
             )
         found.append(Named(path.relative_to(folder).as_posix(), path, options))
     if left_out:
-        _say(f"left out, for they have no `main`: {', '.join(left_out)}")
+        _say(f"skipped, no `main`: {', '.join(left_out)}")
     if not found:
         raise InputError(f"{folder}: there is no .cu file with a `main` below it")
     return found

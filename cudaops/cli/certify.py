@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cudaops.domain.certificate import Certificate, Confirmation
 
 app = typer.Typer(
-    help="Signed evidence: check it, and show the key.",
+    help="Check a certificate's signature and content, or show the signing key.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -93,7 +93,7 @@ def confirm(
         bool, typer.Option("--json", help="Only the confirmation as JSON on stdout.")
     ] = False,
 ) -> None:
-    """Judge a certified rewrite again, here and with new secret inputs."""
+    """Judge a certified rewrite again, on this machine and with new secret inputs."""
     settings = load_settings()
     folder = find_folder(run, settings.runs)
     from cudaops.graph.certificate import open_certified

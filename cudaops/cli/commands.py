@@ -73,7 +73,7 @@ def run(
         Path | None,
         typer.Argument(
             metavar="[FILE.cu]",
-            help="The program, as its author wrote it (may be left out where --nvcc names it; of a "
+            help="The program (optional if --nvcc names it; with "
             "--build: the file of the kernel with most time).",
         ),
     ] = None,
@@ -83,7 +83,7 @@ def run(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Profile, diagnose, rewrite and verify the kernel that matters in FILE.cu."""
+    """Profile, diagnose, rewrite and verify the most expensive kernel of FILE.cu."""
     settings = load_settings()
     named = _named(source, options)
     if named is None and options.build_command is None:
@@ -120,7 +120,7 @@ def resume(
     verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Go on with a run that was killed or waits for a person; no finished stage runs twice."""
+    """Continue a run that was killed or waits for a review; finished stages are kept."""
     settings = load_settings()
     folder = find_folder(run, settings.runs)
     from cudaops.api import runner_of_folder
@@ -135,9 +135,9 @@ def resume(
 
 def apply(
     run: RunArgument = "latest",
-    revert: Annotated[bool, typer.Option("--revert", help="Take it out again.")] = False,
+    revert: Annotated[bool, typer.Option("--revert", help="Remove the rewrite again.")] = False,
 ) -> None:
-    """Put a run's rewrite into your own files, or take it out again."""
+    """Apply a run's rewrite to your own files, or revert it."""
     from cudaops.graph.folder import apply_best
     from cudaops.problem.host_program import authored
     from cudaops.sandbox.bench_state import read_state
@@ -163,7 +163,7 @@ def apply(
 def profile(
     source: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", help="The program, or what ncu has written."),
+        typer.Argument(metavar="FILE", help="The program, or an ncu report."),
     ] = None,
     *,
     options: ProfileOptions,
@@ -173,7 +173,7 @@ def profile(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Say what limits the kernel, and stop there; also from what ncu has measured."""
+    """Profile a kernel and say what limits it; --from reads an ncu report."""
     named = _named(source, options)
     chosen = report is None and named is None and options.build_command is not None
     path = None if chosen else source_file(one_of(named, report))
@@ -195,7 +195,7 @@ def report(
     out: HtmlOutOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write report.md again from run.json, and print the summary; or one HTML file."""
+    """Print a run's evidence and write report.md again, or one HTML file."""
     folder = find_folder(run, load_settings().runs)
     record = load_record(folder)
     if out is not None and not as_html:
@@ -235,7 +235,7 @@ def verify(
 
 
 def doctor(as_json: JsonOption = False) -> None:
-    """Say what this machine can do, rung by rung, and the remedy for what it cannot."""
+    """Check this machine's compilers, GPU and profiler, with a remedy for each failure."""
     from cudaops import doctor as checks
 
     report_of_rungs = checks.examine(load_settings())
@@ -288,7 +288,7 @@ def _live(folder: Path | None) -> Iterator[Progress]:
             yield progress
     except (KeyboardInterrupt, Stopped):
         begun = folder is not None and folder.is_dir()
-        how = f"; go on with: python -m cudaops resume {folder}" if begun else ""
+        how = f"; continue with: python -m cudaops resume {folder}" if begun else ""
         typer.echo(f"cudaops: interrupted{how}", err=True)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     except AwaitsReview as waiting:

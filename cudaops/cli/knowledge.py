@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cudaops.rag.knowledge import Knowledge
 
 app = typer.Typer(
-    help="The notes that the research agent searches.",
+    help="Search and extend the notes that the research agent reads.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -35,7 +35,9 @@ def add(
     ],
     source: Annotated[
         str | None,
-        typer.Option(help="Whose it is: flashinfer, cutlass, ... Default: told by the name."),
+        typer.Option(
+            help="Project it comes from: flashinfer, cutlass, ... (default: from the name)."
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -88,7 +88,7 @@ def install(
 
 def _confirmed(path: Path) -> bool:
     if not sys.stdin.isatty():
-        typer.echo("nobody is there to be asked; --yes writes this", err=True)
+        typer.echo("no terminal to ask on; --yes writes this", err=True)
         return False
     return typer.confirm(f"Write {path}?")
 

@@ -17,7 +17,7 @@ from cudaops.reports.quantities import one_line
 from cudaops.settings import load_settings
 
 app = typer.Typer(
-    help="What earlier runs learnt about kernels.",
+    help="Show, extend or delete what earlier runs recorded about kernels.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,

@@ -22,7 +22,7 @@ def preload(
         typer.Option(help="For which GPU, as nvcc spells it: sm_90 [default: that of the run]."),
     ] = None,
 ) -> None:
-    """Make a library for LD_PRELOAD that launches a run's rewrite in the unchanged program."""
+    """Build an LD_PRELOAD library that launches a run's rewrite in the unchanged program."""
     from cudaops.preload.run import preload_run
 
     settings = load_settings()

@@ -138,7 +138,7 @@ def reviewer_from_options(accept: bool | None, note: str, progress: Progress) ->
 def how_to_answer(request: ReviewRequest, folder: Path) -> str:
     """What stands on stderr where a run stops for a person."""
     return (
-        f"{review_text(request)}\n\ncudaops: waits for a person: python -m cudaops resume {folder} "
+        f"{review_text(request)}\n\ncudaops: waits for a review: python -m cudaops resume {folder} "
         "--yes (or --no, with --note WHY)"
     )
 
@@ -147,7 +147,7 @@ def _answer(accept: bool, note: str) -> ReviewAnswer:
     try:
         by = getpass.getuser()
     except (KeyError, OSError):  # an account without a name
-        by = "somebody without an account name"
+        by = "unknown account"
     return ReviewAnswer(accept=accept, by=by, note=note)
 
 
@@ -161,26 +161,30 @@ def replay(
     ] = "latest",
     speed: Annotated[
         float | None,
-        typer.Option(help="Wait as the run did, this many times faster [default: no waiting]."),
+        typer.Option(
+            help="Replay with the recorded delays, this many times faster [default: no delays]."
+        ),
     ] = None,
     iteration: Annotated[
-        int | None, typer.Option(min=1, help="Only the way to this candidate.")
+        int | None, typer.Option(min=1, help="Only the steps up to this candidate.")
     ] = None,
     prompts: Annotated[
-        bool, typer.Option("--prompts", help="Every word the model was asked and answered.")
+        bool, typer.Option("--prompts", help="Full prompts and answers of the model.")
     ] = False,
     times: Annotated[
-        bool, typer.Option("--times", help="Only where its seconds went, by stage, tool and line.")
+        bool, typer.Option("--times", help="Only the time by stage, tool and line.")
     ] = False,
     export: Annotated[
         Path | None,
-        typer.Option(help="Write a copy to give away into this new folder, and show nothing."),
+        typer.Option(
+            help="Write a copy without machine paths into this new folder; print nothing."
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a step on stdout.")
     ] = False,
 ) -> None:
-    """Show a recorded run again. Needs no GPU, no key, no compiler and no network."""
+    """Print a recorded run step by step. Needs no GPU, key, compiler or network."""
     if speed is not None and not 0 < speed < float("inf"):
         raise InputError("--speed must be above 0: 2 is twice as fast as it was recorded")
     settings = load_settings()
@@ -238,7 +242,7 @@ def _export(recording: Recording, folder: Path, prompts: bool, settings: Setting
     size = sum(len(text.encode()) for text in made.files.values())
     typer.echo(f"{folder}: {len(made.files)} files, {size / 1000:.0f} kB")
     for damage in recording.damage:
-        typer.echo(f"cudaops: left out, not readable: {one_line(damage.text)}", err=True)
+        typer.echo(f"cudaops: skipped, not readable: {one_line(damage.text)}", err=True)
     if made.keys_removed:
         typer.echo(f"cudaops: {made.keys_removed} keys were in it and are removed", err=True)
     for left in made.paths_left[:10]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 token_app = typer.Typer(
-    help="Who may ask the service.",
+    help="Create, list and revoke the service's access tokens.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -66,7 +66,7 @@ def serve(
         int, typer.Option(min=0, help="New jobs of one token or address; 0: no limit.")
     ] = 60,
 ) -> None:
-    """Serve the HTTP API and its page, with a worker that does the jobs."""
+    """Serve the HTTP API and its web page, with a worker that runs the jobs."""
     settings = load_settings()
     from cudaops.service import logs, tracing
     from cudaops.service.auth import ServiceOptions
@@ -206,7 +206,7 @@ def worker(
         float, typer.Option(min=1.0, help="Seconds that one attempt at a job may take.")
     ] = 7200.0,
 ) -> None:
-    """Take the service's jobs from its database and work them off, until stopped."""
+    """Run jobs from the service's database until stopped."""
     from cudaops.service import logs, tracing
     from cudaops.service import worker as service
     from cudaops.service.worker import use_gpu

@@ -85,7 +85,7 @@ _KNOWN_FAILURES: tuple[_KnownFailure, ...] = (
     _KnownFailure(
         "reset_required", r"GPU requires reset", 16,
         "a GPU says that it must be reset before anything runs on it",
-        "reboot, or have the administrator run sudo nvidia-smi -r when nobody uses the GPU;"
+        "reboot, or have the administrator run sudo nvidia-smi -r while the GPU is idle;"
         " `sudo dmesg | grep -i xid` says what happened",
     ),
     _KnownFailure(

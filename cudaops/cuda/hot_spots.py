@@ -164,7 +164,7 @@ def _access(kind: str, group: Sequence[Instruction]) -> str:
     sectors = sum(each.global_sectors for each in here)
     wavefronts = sum(each.shared_wavefronts for each in here)
     if requests and sectors:
-        return f"{kind}, {sectors / requests:.1f} sectors a request"
+        return f"{kind}, {sectors / requests:.1f} sectors/request"
     if requests and wavefronts:
-        return f"{kind}, {wavefronts / requests:.1f} wavefronts an instruction"
+        return f"{kind}, {wavefronts / requests:.1f} wavefronts/instruction"
     return kind

@@ -154,7 +154,7 @@ def launch_of(
         )
     notes: tuple[str, ...] = ()
     if read.left_out:
-        notes = (f"left out, their units cannot be read: {', '.join(sorted(read.left_out)[:10])}",)
+        notes = (f"skipped, unknown units: {', '.join(sorted(read.left_out)[:10])}",)
     profile = Profile(
         kernel=kernel,
         device=_device(facts, read.texts),

@@ -140,7 +140,7 @@ def problem(cause: NcuCause, text: str) -> NcuProblem:
 FAR_APART = 1.5
 """Judgement: where the model's time is off by half, its utilisations describe another kernel."""
 
-_ESTIMATED = "registers a thread are an estimate"
+_ESTIMATED = "registers/thread, estimated"
 """In the model's note on what the compiler has now said."""
 
 

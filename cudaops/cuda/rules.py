@@ -76,7 +76,7 @@ def _unit_rules(
 
 
 _DRAM_IDLES = Condition(ncu.DRAM_THROUGHPUT, "<=", IDLE_DRAM_PCT, IDLE_DRAM_SOURCE)
-_AND_FMA = ((ncu.PIPE_FMA, " and the FMA pipe runs at {} %"),)
+_AND_FMA = ((ncu.PIPE_FMA, ", the FMA pipe at {} %"),)
 _MOSTLY_SHARED = Condition(
     ncu.SHARED_DATA_PIPE, ">=", 50.0,
     "judgement: half of the data path's peak goes to shared memory",
@@ -115,17 +115,18 @@ PATH_RULES: tuple[Rule, ...] = (
     ),
     *_unit_rules(
         "shared_throughput", ncu.L1_THROUGHPUT,
-        "L1/TEX is at {0} %, shared memory alone takes {1} % of its data path", _PATH_PRIORITY + 2,
+        "L1/TEX is at {0} %, shared-memory wavefronts at {1} % of its data path",
+        _PATH_PRIORITY + 2,
         extra=(_MOSTLY_SHARED,), also=_AND_FMA,
     ),
     *_unit_rules(
         "l1_load_throughput", ncu.L1_THROUGHPUT,
-        "L1/TEX is at {0} % while DRAM idles at {1} %", _PATH_PRIORITY + 3,
+        "L1/TEX is at {0} %, DRAM at {1} %", _PATH_PRIORITY + 3,
         extra=(_DRAM_IDLES,), unless=(_MOSTLY_SHARED,), also=_AND_FMA,
     ),
     *_unit_rules(
         "l1_load_throughput", ncu.PIPE_LSU,
-        "the load/store pipe is at {0} % while DRAM idles at {1} %", _PATH_PRIORITY + 4,
+        "the load/store pipe is at {0} %, DRAM at {1} %", _PATH_PRIORITY + 4,
         extra=(_DRAM_IDLES,), unless=(_MOSTLY_SHARED,), also=_AND_FMA, suffix="_lsu",
     ),
 )  # fmt: skip
@@ -144,7 +145,7 @@ OVERALL_RULES: tuple[Rule, ...] = (
                 "this short spends as long being started",
             ),
         ),
-        text="the kernel takes {0} us, about what a launch costs",
+        text="the kernel takes {0} us, about the launch latency",
     ),
     Rule(
         id="near_peak_compute",
@@ -197,7 +198,7 @@ _BEYOND_VECTOR = "32 threads with 16-byte accesses fill 16 sectors; more cannot 
 
 
 def _uncoalesced(kind: str, requests: str, used: str, waste: str) -> tuple[Rule, ...]:
-    text = f"a global {kind} touches {{0}} sectors a request"
+    text = f"a global {kind} takes {{0}} sectors/request"
     wasteful = Rule(
         id=f"uncoalesced_{kind}",
         subtype="uncoalesced_access",
@@ -208,7 +209,7 @@ def _uncoalesced(kind: str, requests: str, used: str, waste: str) -> tuple[Rule,
             Condition(used, "<=", 16.0, _HALF_USED),
         ),
         unless=(_MEMORY_IDLES, Condition(waste, "<", 20.0, _WASTE)),
-        text=text + " and uses {1} of the 32 bytes in each",
+        text=text + " and uses {1} of 32 bytes/sector",
     )
     sparse = wasteful._replace(
         id=f"sparse_{kind}",
@@ -257,7 +258,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
             Condition(ncu.SPILL_OVERHEAD, ">=", 5.0, _SPILLS),
             Condition(ncu.SPILL_REQUESTS, ">", 0.0, "any spill at all"),
         ),
-        text="{0} % of L1 requests ({1}) only move spilled registers",
+        text="{0} % of L1 requests ({1}) are register spills",
     ),
     Rule(
         id="local_memory",
@@ -289,7 +290,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
                 "any spill at all; how often it runs is not known, so it never decides",
             ),
         ),
-        text="the compiler spilled registers: a thread fetches {0} bytes again",
+        text="register spills: each thread reloads {0} bytes",
     ),
     *_uncoalesced(
         "load", derived.LD_SECTORS_PER_REQUEST, ncu.BYTES_PER_SECTOR_LD, derived.LD_WASTE
@@ -381,7 +382,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
                 "of a warp",
             ),
         ),
-        text="a mean instruction has {0} of 32 threads active, {1} % of the branches are uniform",
+        text="{0} of 32 threads are active per instruction, {1} % of the branches are uniform",
     ),
     Rule(
         id="divergence_minor",
@@ -391,7 +392,7 @@ CAUSE_RULES: tuple[Rule, ...] = (
         conditions=(
             Condition(ncu.ACTIVE_THREADS, "<=", 24.0, "judgement: a quarter of the lanes idle"),
         ),
-        text="a mean instruction has {0} of 32 threads active",
+        text="{0} of 32 threads are active per instruction",
     ),
 )  # fmt: skip
 
@@ -417,7 +418,7 @@ def _occupancy(subtype: Subtype, slack: str, what: str, threshold: float, *own: 
         ),
         unless=(_NOT_FILLED,),
         text=f"{what} let an SM hold {{0}} % of its warps, and {{2}} % of the issue slots are idle",
-        also=((ncu.REGISTERS, " ({} registers a thread)"),)
+        also=((ncu.REGISTERS, " ({} registers/thread)"),)
         if subtype == "occupancy_registers"
         else (),
     )

@@ -84,35 +84,35 @@ _COMPUTE: Mapping[Subtype, SubtypeInfo] = {
 _MEMORY: Mapping[Subtype, SubtypeInfo] = {
     "l1_load_throughput": SubtypeInfo(
         "L1 load throughput", "memory_bound",
-        "The load/store path into L1 is full while DRAM idles: the same data is loaded again and "
-        "again from L1 instead of being reused from registers or shared memory.",
-        "Shared-memory tiling with register tiling: load a tile once, keep several outputs a "
-        "thread in registers, and use vector loads (float4) for what is still read.",
+        "The load/store path into L1 is full while DRAM is not busy: the same data is loaded "
+        "again and again from L1 instead of being reused from registers or shared memory.",
+        "Shared-memory tiling with register tiling: load a tile once, keep several outputs per "
+        "thread in registers, and use vector loads (float4) for the remaining global reads.",
     ),
     "shared_throughput": SubtypeInfo(
         "shared-memory throughput", "memory_bound",
         "The L1/shared data path is full of shared-memory wavefronts.",
-        "Register tiling: more outputs a thread for each value read; wider shared loads (float4); "
-        "broadcast reads.",
+        "Register tiling: more outputs per thread for each value read; wider shared loads "
+        "(float4); broadcast reads.",
     ),
     "l2_bandwidth": SubtypeInfo(
         "L2 bandwidth", "memory_bound",
         "The L2 slices are busy while DRAM still has room: the working set is re-read across "
         "blocks.",
-        "Larger tiles a block so that each byte crosses L2 fewer times; order blocks for L1 and L2 "
-        "locality; vector accesses.",
+        "Larger tiles per block so that each byte crosses L2 fewer times; order blocks for L1 and "
+        "L2 locality; vector accesses.",
     ),
     "dram_bandwidth": SubtypeInfo(
         "DRAM bandwidth", "memory_bound",
         "Device memory moves bytes at nearly its sustained peak.",
         "Move fewer bytes: keep intermediates on chip, tile for reuse, use every byte of a sector; "
-        "outside of a rewrite, the user can fuse kernels.",
+        "outside of the kernel: fuse kernels.",
     ),
     "uncoalesced_access": SubtypeInfo(
         "uncoalesced global access", "memory_bound",
         "A warp's request touches more 32-byte sectors than its data fill.",
         "Let neighbouring threads touch neighbouring addresses: swap loop order or index roles, "
-        "stage through shared memory; outside of a rewrite, the user can turn arrays of structures "
+        "stage through shared memory; outside of the kernel: turn arrays of structures "
         "into structures of arrays.",
     ),
     "shared_bank_conflicts": SubtypeInfo(
@@ -129,29 +129,29 @@ _MEMORY: Mapping[Subtype, SubtypeInfo] = {
         "their index is a value, travel through L1 and below.",
         "Of spills: smaller register tile, shorter live ranges, looser __launch_bounds__; of an "
         "array: constant indices after full unrolling, a column of shared memory a thread, or "
-        "small counters packed into a word; outside of a rewrite, the user can drop "
+        "small counters packed into a word; outside of the kernel: drop "
         "-maxrregcount from the build.",
     ),
     "atomic_contention": SubtypeInfo(
         "contended atomics", "memory_bound",
         "Many threads update few addresses, and the updates are serialised.",
         "Aggregate in registers, by warp shuffle and in shared memory first, then one global "
-        "atomic a block; privatise histograms.",
+        "atomic per block; privatise histograms.",
     ),
 }  # fmt: skip
 
 _LATENCY: Mapping[Subtype, SubtypeInfo] = {
     "occupancy_registers": SubtypeInfo(
         "occupancy (registers)", "latency_bound",
-        "Registers a thread let too few warps live on an SM to hide latency.",
+        "Registers per thread let too few warps live on an SM to hide latency.",
         "__launch_bounds__ with a minimum of blocks, a smaller register tile, shorter live ranges; "
-        "or more independent work a thread, so that fewer warps suffice.",
+        "or more independent work per thread, so that fewer warps suffice.",
     ),
     "occupancy_shared": SubtypeInfo(
         "occupancy (shared memory)", "latency_bound",
-        "Shared memory a block lets too few blocks live on an SM to hide latency.",
+        "Shared memory per block lets too few blocks live on an SM to hide latency.",
         "Smaller tiles or fewer stages, reuse of one buffer, more threads on the same tile; "
-        "outside of a rewrite, the user can raise the shared-memory carve-out.",
+        "outside of the kernel: raise the shared-memory carve-out.",
     ),
     "occupancy_block_size": SubtypeInfo(
         "occupancy (block size)", "latency_bound",
@@ -163,7 +163,7 @@ _LATENCY: Mapping[Subtype, SubtypeInfo] = {
         "a grid too small for the device", "latency_bound",
         "Fewer blocks are launched than the SMs could hold, so that SMs or warp slots stay empty.",
         "Smaller tiles or smaller blocks, a warp or a block for what one thread's loop does, the "
-        "reduction dimension split over blocks (split-K); outside of a rewrite, the user can batch "
+        "reduction dimension split over blocks (split-K); outside of the kernel: batch "
         "independent launches into one.",
     ),
     "low_parallelism": SubtypeInfo(
@@ -171,8 +171,8 @@ _LATENCY: Mapping[Subtype, SubtypeInfo] = {
         "No unit is busy: warps wait, and there are too few ready ones to cover the wait.",
         "More independent work in flight: several loads before their first use, unrolling, more "
         "warps, double-buffered tiles.",
-        "More independent arithmetic in flight: several items or accumulators a thread, unrolling, "
-        "more warps; even work among the lanes of a warp and the warps of a block.",
+        "More independent arithmetic in flight: several items or accumulators per thread, "
+        "unrolling, more warps; even work among the lanes of a warp and the warps of a block.",
     ),
     "stall_long_scoreboard": SubtypeInfo(
         "waiting for global memory", "latency_bound",
@@ -201,7 +201,7 @@ _LATENCY: Mapping[Subtype, SubtypeInfo] = {
     "stall_barrier": SubtypeInfo(
         "waiting at barriers", "latency_bound",
         "Warps wait at __syncthreads for the slowest warp of their block.",
-        "More work between barriers (deeper tiles), double buffering with one barrier a tile, "
+        "More work between barriers (deeper tiles), double buffering with one barrier per tile, "
         "smaller or more blocks an SM, even work among warps.",
     ),
     "stall_membar": SubtypeInfo(
@@ -218,7 +218,7 @@ _LATENCY: Mapping[Subtype, SubtypeInfo] = {
     "stall_wait": SubtypeInfo(
         "fixed instruction latency", "latency_bound",
         "Warps wait for the fixed latency of their previous instruction: dependent chains.",
-        "More independent operations a thread (unrolling, several accumulators), more warps.",
+        "More independent operations per thread (unrolling, several accumulators), more warps.",
     ),
     "tail_effect": SubtypeInfo(
         "a partial last wave", "latency_bound",
@@ -232,15 +232,15 @@ _OTHER: Mapping[Subtype, SubtypeInfo] = {
     "many_waves": SubtypeInfo(
         "blocks that do too little", "latency_bound",
         "Very many waves of very short blocks: starting and ending blocks takes much of the time.",
-        "More work a thread: several outputs a thread, a grid-stride loop over one or a few waves "
-        "of blocks, larger tiles.",
+        "More work per thread: several outputs per thread, a grid-stride loop over one or a few "
+        "waves of blocks, larger tiles.",
     ),
     "launch_bound": SubtypeInfo(
         "launch overhead", "launch_bound",
         "The kernel is about as short as launching it.",
         "One launch, no more blocks than fill the device, loads issued together; a rewrite can win "
-        "little else. Outside of a rewrite, the user can fuse it with its neighbours, do more work "
-        "a launch, batch launches in a CUDA graph.",
+        "little else. Outside of the kernel: fuse it with its neighbours, do more work "
+        "per launch, batch launches in a CUDA graph.",
     ),
     "near_peak": SubtypeInfo(
         "the hardware itself", "near_peak",

@@ -32,7 +32,7 @@ CAUSES: Mapping[str, tuple[str, str]] = MappingProxyType({
         " is there"),
     ),
     "CUDA_ERROR_STUB_LIBRARY": (
-        "a stub of libcuda.so.1 from the toolkit stands before the driver's own",
+        "the toolkit's stub of libcuda.so.1 shadows the driver's",
         "take the folder named `stubs` out of LD_LIBRARY_PATH",
     ),
     "CUDA_ERROR_DEVICE_NOT_LICENSED": (
@@ -50,7 +50,7 @@ CAUSES: Mapping[str, tuple[str, str]] = MappingProxyType({
     ),
     "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH": (
         "libcuda and the kernel driver are of different versions",
-        "reboot; where a cuda-compat folder is in LD_LIBRARY_PATH, take it out",
+        "reboot; remove a cuda-compat folder from LD_LIBRARY_PATH",
     ),
     "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE": (
         "a cuda-compat libcuda is used, which works on data centre GPUs alone",
@@ -165,7 +165,7 @@ def _refusal(site: Site, error: str) -> Finding:
 def _no_driver(site: Site, has_smi: bool) -> Finding:
     if has_smi:
         return failed(
-            "nvidia-smi is here, libcuda.so.1 is not",
+            "nvidia-smi is installed, libcuda.so.1 is not found",
             "in a container: add compute to NVIDIA_DRIVER_CAPABILITIES (or --gpus all); else put"
             " the driver's library folder into /etc/ld.so.conf.d and run sudo ldconfig",
         )
@@ -197,7 +197,7 @@ def clocks(site: Site) -> Finding:
     reasons = gpu.clock_reasons
     if reasons is not None:
         named = ", ".join(driver_texts.clock_reasons(reasons))
-        parts.append(f"held by: {named}" if named else "held by nothing")
+        parts.append(f"throttle reasons: {named}" if named else "no throttle reason")
     if gpu.persistence is False:
         parts.append("persistence mode off (the first call of each program waits for the driver)")
     text = "; ".join(parts) or "nvidia-smi tells no clock of this GPU"
@@ -268,7 +268,7 @@ def health(site: Site) -> Finding:
     if faults:
         wrong.append(f"hardware errors in the kernel's log: Xid {', '.join(map(str, faults))}")
     if wrong:
-        remedy = "reboot (or sudo nvidia-smi -r when nobody uses the GPU), then try again"
+        remedy = "reboot (or sudo nvidia-smi -r while the GPU is idle), then try again"
         if lost is not None:
             remedy = lost.remedy
         elif gpu.remap_failed:
@@ -293,7 +293,7 @@ def compute_mode(site: Site) -> Finding:
             f"compute mode {mode}: {what} may open this GPU, cudaops needs several",
             "have the administrator run sudo nvidia-smi -c DEFAULT",
         )
-    return ok(mode or "not told")
+    return ok(mode or "unknown")
 
 
 def virtualisation(site: Site) -> Finding:

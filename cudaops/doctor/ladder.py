@@ -300,7 +300,7 @@ def _kind(rung: Rung) -> str:
 
 def _verdict(examination: Examination) -> Iterator[Text]:
     if not examination.ready:
-        yield Text("Not ready: mend the needed rungs that are not ok.", style="bold red")
+        yield Text("Not ready: fix the required checks that failed.", style="bold red")
         return
     yield Text("Ready: python -m cudaops run FILE.cu works here.", style="bold green")
     if "cuda" in examination.executors:

@@ -47,7 +47,7 @@ CAUSES = {
     ),
     "CUDA_ERROR_ECC_UNCORRECTABLE": (
         "the GPU's memory has an error that cannot be corrected",
-        "reboot, or sudo nvidia-smi -r when nobody uses the GPU",
+        "reboot, or sudo nvidia-smi -r while the GPU is idle",
     ),
     "CUDA_ERROR_NO_BINARY_FOR_GPU": (
         "the kernel was built for another architecture",

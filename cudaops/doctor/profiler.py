@@ -145,7 +145,7 @@ def sanitizer(site: Site) -> Finding:
 def _no_counters(site: Site, why: NcuProblem) -> Finding:
     """The cause that fits this machine: ncu says the same of several."""
     detail = f"ncu reads no counter here ({why.cause.replace('_', ' ')}): {why.text}"
-    fallback = "; the run goes on with CUPTI's times, ptxas and the model"
+    fallback = "; the run continues with CUPTI times, ptxas and the time model"
     hidden = why.cause in ("permission", "no_values", "busy", "unknown")
     if site.is_vgpu and hidden:
         return failed(f"{detail}: this is a vGPU{fallback}", REMEDIES["vgpu"])

@@ -123,7 +123,7 @@ def _address_remedy(endpoint: Endpoint, answer: Response) -> str:
     if answer.status == 404 and not endpoint.base.rstrip("/").endswith("/v1"):
         return f"let {variable} end in /v1"
     if answer.status in (200, 404):
-        return f"correct {variable}: what is there does not speak NIM's or OpenAI's protocol"
+        return f"correct {variable}: the server does not implement NIM's or OpenAI's API"
     return f"look into that server's log; {variable} names it"
 
 
@@ -244,7 +244,9 @@ def service(site: Site) -> Finding:
         TypeAdapter(list[JobSummary]).validate_json(jobs.text)
         if ready.status != 200:
             problem = Problem.model_validate_json(ready.text)
-            return failed(f"{address} answers, and: {problem.detail}", "mend that there")
+            return failed(
+                f"{address} answers, and: {problem.detail}", "fix the cause on that service"
+            )
         found = Readiness.model_validate_json(ready.text)
     except ValueError:
         return failed(

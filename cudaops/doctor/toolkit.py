@@ -197,7 +197,7 @@ def nvcc(site: Site) -> Finding:
         return failed(f"{path} cannot build a program for {arch}: {why}: {said}", remedy)
     site.nvcc, site.program, site.build_arch = path, program, arch
     site.release = (int(version[1]), int(version[2])) if version else None
-    return ok(f"{path}, {version[3] if version else 'version not told'}: a program for {arch}")
+    return ok(f"{path}, {version[3] if version else 'unknown version'}: a program for {arch}")
 
 
 def toolkit(site: Site) -> Finding:
@@ -216,7 +216,7 @@ def kernel(site: Site) -> Finding:
         return failed(f"the builder refused a kernel: {module.message}", INSTALL_TOOLKIT)
     site.module = module
     used = module.resources[0] if module.resources else None
-    facts = f", {used.registers} registers" if used else ", ptxas told nothing"
+    facts = f", {used.registers} registers" if used else ", ptxas reported nothing"
     return ok(f"{module.compiler}: a cubin for {site.build_arch}{facts}")
 
 

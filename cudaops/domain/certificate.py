@@ -270,12 +270,12 @@ def _statements(certificate: Certificate) -> Iterator[str]:
     if certificate.time_source != judgement.time_source:
         yield f"time is {certificate.time_source}, the judgement's is {judgement.time_source}"
     if certificate.bar < policy.min_speedup:
-        yield f"the bar was {certificate.bar:g}x, the policy asks for {policy.min_speedup:g}x"
+        yield f"the threshold was {certificate.bar:g}x, the policy says {policy.min_speedup:g}x"
     if policy.seed is not None and policy.seed != certificate.seed:
         yield "the seed is not the one that the policy fixes"
     names = [gate.name for gate in judgement.gates]
     if len(names) != len(set(names)):
-        yield "a gate stands there twice"
+        yield "a gate is listed twice"
     known = {w.id for w in certificate.workloads}
     for comparison in (*certificate.comparisons, *certificate.fresh):
         yield from _measured_things(certificate, comparison, known)

@@ -178,7 +178,7 @@ def judge(
     passed = all(gate.passed for gate in decided)
     reason = decided[-1].summary
     if not passed and _missing_gate(gates, ("correctness_captured",)):
-        reason += "; whether it computes the same was not looked at"
+        reason += "; its correctness was not checked"
     return Judgement(
         outcome="rejected" if not passed else "accepted" if measured else "provisional",
         reason=reason,
@@ -200,7 +200,7 @@ def _stopped(gates: Sequence[Gate], released: bool) -> str | None:
     worst = min(stopped, key=lambda g: g.quarantined)
     reason = f"{worst.name}: {worst.summary}"
     if worst.quarantined:
-        reason += " (quarantined: `--review` lets a person decide)"
+        reason += " (quarantined: `--review` asks you to decide)"
     return reason
 
 
@@ -311,7 +311,7 @@ def _speedup_gate(
     bar = _bar(policy) if measured else policy.min_speedup
     passed = math.isfinite(decisive) and decisive >= bar
     device = comparisons[0].candidate.device
-    text = f"{speedup.value:.2f}x against a bar of {bar:.2f}x"
+    text = f"{speedup.value:.2f}x, threshold {bar:.2f}x"
     if not measured:
         text += comparisons[0].candidate.provenance
     elif speedup.low is not None and speedup.high is not None:

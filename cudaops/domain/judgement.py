@@ -250,5 +250,5 @@ class Qualification(Record):
         """How many controls were caught, and whether the oracle is weak, in one line."""
         applied = [c for c in self.controls if c.outcome != "not_applicable"]
         caught = sum(c.outcome == "caught" for c in applied)
-        text = f"{caught} of {len(applied)} wrong results refused on {self.input_sets} input sets"
+        text = f"{caught} of {len(applied)} mutants rejected on {self.input_sets} sets of inputs"
         return f"{text}; the oracle is weak: {'; '.join(self.weak)}" if self.weak else text

@@ -185,19 +185,19 @@ class KernelOptions(Record):
     argument_lines: Annotated[
         tuple[ArgumentLine, ...], Field(max_length=MOST_RUNS), Flag("--args")
     ] = ()
-    """A line of arguments for one run of the program, in place of PROGRAM ARGS; several for several
-    runs. `judged: 37 1` is for correctness alone, `timed: 4096 100` for time alone, `timed*3:`
-    counts threefold; without such a word it is for both. `37 < in.txt`: that file on stdin. On the
-    command line @FILE: its lines."""
+    """Arguments of one run of the program, in place of PROGRAM ARGS; repeat it for several runs.
+    Prefixes: `judged: 37 1` checks results only, `timed: 4096 100` measures time only, `timed*3:`
+    with weight 3; no prefix: both. `37 < in.txt` redirects stdin. On the command line @FILE reads
+    such lines from a file."""
     odd_sizes: Annotated[bool, Flag("--odd-sizes")] = False
-    """Judge on further runs as well, with primes in place of the sizes among the arguments."""
+    """Also check results on runs whose size arguments are replaced by primes."""
     warm_ups: Annotated[WarmUps, Flag("--warm-ups")] = "auto"
-    """Launches outside of what the program times: left out where it times some (auto), or
-    counted."""
+    """Launches outside of the program's own timing events: `auto` ignores them if there are such
+    events, `count` counts them."""
     kernel: KernelName | None = None
-    """Kernel to work on (default: the one with most time)."""
+    """Kernel to optimize (default: the one with most time)."""
     exit_code: Annotated[int, Field(ge=0, le=255), WHOLE] = 0
-    """With which the program ends where all went well."""
+    """Exit code of the program on success."""
 
     @property
     def program_runs(self) -> tuple[ProgramRun, ...]:
@@ -229,7 +229,7 @@ class ExecutorOptions(Record):
     """Of whatever runs a kernel, for everybody; resolved."""
 
     executor: ExecutorChoice | None = None
-    """Where kernels run (default: the GPU where there is one)."""
+    """Where kernels run (default: the GPU if there is one)."""
 
 
 class PlaceOptions(ExecutorOptions):
@@ -245,7 +245,7 @@ class BarOptions(Record):
     """Where something is judged, for everybody; kept in the Policy."""
 
     min_speedup: Bar = 1.2
-    """Baseline time over candidate time that a rewrite must reach."""
+    """Speedup that a rewrite must reach (baseline time over candidate time)."""
 
 
 class JudgeOptions(BarOptions):
@@ -253,9 +253,9 @@ class JudgeOptions(BarOptions):
     writes the candidate; kept in the Policy."""
 
     seed: Annotated[int, Field(ge=0, lt=2**62), WHOLE] | None = None
-    """Fix the secret inputs, to repeat a run (default: drawn)."""
+    """Seed of the secret inputs, to repeat a run (default: random)."""
     allow_precision: Precision | None = None
-    """Arithmetic less exact than the author's that is fine by you."""
+    """Reduced precision that candidates may use."""
     allow_libraries: Annotated[bool, Flag("--allow-libraries")] = False
     """Candidates may include CUB, libcu++, CUTLASS."""
     allow_ptx: Annotated[bool, Flag("--allow-ptx")] = False
@@ -266,16 +266,16 @@ class OptimizerOptions(Record):
     """Of the main job, for everybody; resolved."""
 
     optimizer: OptimizerChoice = "auto"
-    """Who proposes rewrites: `auto` is the model where one can be reached, recipes otherwise."""
+    """Source of rewrites: `auto` is the model if one can be reached, recipes otherwise."""
 
 
 class BeamOptions(Record):
     """Of the main job, for everybody; kept in SearchOptions as `width` and `rounds`."""
 
     beam_width: Annotated[int, Field(ge=1, le=16), WHOLE] = 4
-    """Candidates at once (branch, beam)."""
+    """Candidates per round (branch, beam)."""
     beam_rounds: Annotated[int, Field(ge=1, le=20), WHOLE] = 3
-    """Most rounds of a beam."""
+    """Maximum rounds of a beam."""
 
 
 class StrategyOptions(Record):
@@ -283,30 +283,30 @@ class StrategyOptions(Record):
     in SearchOptions."""
 
     strategy: Strategy = "greedy"
-    """How candidates are looked for before one is judged."""
+    """How candidates are searched before one is judged."""
 
 
 class LimitOptions(Record):
     """Of the main job, for everybody; kept in RunOptions."""
 
     max_iterations: Annotated[int, Field(ge=1, le=50), WHOLE] = 3
-    """Candidates to try."""
+    """Maximum number of judged candidates."""
     max_cost_usd: Annotated[Dollars | None, Flag("--max-cost")] = None
-    """US dollars after which the model is not asked."""
+    """Budget for model calls in US dollars."""
     max_tokens: Annotated[int, Field(ge=1, le=100_000_000), WHOLE] | None = None
-    """Tokens, input and output together, after which the model is not asked."""
+    """Budget for model calls in tokens, input plus output."""
     max_trials: Annotated[int, Field(ge=1, le=1000), WHOLE] = 10
-    """Settings of one rewrite that the tuner measures at most; ten times as many sequences of
-    transformations."""
+    """Maximum configurations of one rewrite that the tuner measures; the search over
+    transformations measures ten times as many sequences."""
     budget_minutes: Annotated[float, Field(ge=0, le=1440)] | None = None
-    """Minutes after which nothing further is tried."""
+    """Time budget in minutes; the best candidate so far is kept."""
 
 
 class TrustOptions(Record):
     """Of every command on the user's own machine; kept in RunOptions."""
 
     trust_source: Annotated[bool, Flag("--trust-source")] = False
-    """Needed with CUDAOPS_ISOLATION=off: you vouch for it."""
+    """Confirm that the source is trusted; required with CUDAOPS_ISOLATION=off."""
 
 
 class ProjectOptions(Record):
@@ -314,10 +314,10 @@ class ProjectOptions(Record):
     in RunOptions."""
 
     build_command: Annotated[BuildCommand | None, Flag("--build")] = None
-    """How the project in this folder is built, for a shell: `make -j`. Runs in a copy."""
+    """Shell command that builds the project in this folder: `make -j`. Runs in a copy."""
     run_command: Annotated[RunCommand | None, Flag("--run")] = None
-    """The program that the build makes, with its arguments: `./app 100`. Without `--build` one that
-    launches the kernels of FILE by CUDA's driver API, run as it is: `python3 app.py`."""
+    """Program that the build makes, with its arguments: `./app 100`. Without `--build`: a program
+    that launches the kernels of FILE through the CUDA driver API: `python3 app.py`."""
 
 
 class CompilerOptions(Record):
@@ -334,8 +334,8 @@ class ReferenceOptions(Record):
     RunOptions."""
 
     kernel_source: Annotated[FileName | None, Flag("--source")] = None
-    """CUDA kernels that compute what FILE.py does; how they are launched stands in `@launch`
-    comments."""
+    """CUDA file that implements FILE.py; `@launch` comments in it say how to launch its
+    kernels."""
     python: FileName | None = None
     """Interpreter that runs FILE.py (default: that of cudaops)."""
 

@@ -35,7 +35,7 @@ class HotLine(Record):
     share_pct: float
     """Share of the limiting resource's use that this line causes, 0-100."""
     note: str
-    """What it does: `global load, 4.0 sectors a request`."""
+    """What it does: `global load, 4.0 sectors/request`."""
 
 
 class NvidiaRule(Record):
@@ -72,7 +72,7 @@ class Profile(Record):
     nvidia_rules: tuple[NvidiaRule, ...] = ()
     """Empty where ncu did not profile the launch, or its rules are not in what was read."""
     notes: tuple[str, ...] = ()
-    """What limits trust in these numbers: sampled blocks, estimated registers."""
+    """Caveats of these numbers: sampled blocks, estimated registers."""
 
     def get(self, name: str) -> float | None:
         """The metric's value, None where it was not collected."""
@@ -137,7 +137,7 @@ class Finding(Record):
         if self.gain_at_most_pct is None:
             return ""
         saved = f"saves at most {self.gain_at_most_pct:.0f} % of the time"
-        return f"removing it alone, all other work unchanged, {saved} ({self.then})"
+        return f"removing this limit alone {saved} (next limit: {self.then})"
 
 
 class Verdict(Record):

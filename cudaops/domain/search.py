@@ -121,7 +121,7 @@ class SearchCost(Record):
         rate = f" ({60 * self.trials / self.seconds:.0f} a minute)" if self.seconds > 0 else ""
         parts = ", ".join(f"{name} {spent:.1f} s" for name, spent in self.parts.items() if spent)
         told = f"{self.trials} trials in {self.seconds:.1f} s{rate}"
-        return f"{told}; at once or in turn: {parts}" if parts else told
+        return f"{told}; by part, overlapping: {parts}" if parts else told
 
 
 class SearchSummary(Record):

@@ -130,7 +130,7 @@ def _by_view(
         for view in views(allocation)
     ]
     if allocation.fields and not np.array_equal(tail(result, allocation), tail(right, allocation)):
-        text = f"{name}: bytes behind the last whole structure differ"
+        text = f"{name}: bytes after the last whole structure differ"
         found.append(BufferAccuracy(False, text, {}))
     failed = (one for one in found if not one.passed)
     return next(failed, None) or max(found, key=_nearness)
@@ -262,8 +262,8 @@ def _unmeasured(sides: Sides, held: Yardstick, element: Element) -> _Refusal | N
     if gap.relative_l2 <= bounds.relative_l2 and gap.max_scaled <= bounds.max_scaled:
         return None
     found = _differing(sides.result, held.unmeasured, bounds.relative_l2 / 2, gap.scale)
-    why = f"relative L2 distance {gap.relative_l2:.1e} from the baseline (allowed "
-    why += f"{bounds.relative_l2:.1e}) where the wider run is not finite"
+    why = f"relative L2 distance {gap.relative_l2:.1e} from the baseline (tolerance "
+    why += f"{bounds.relative_l2:.1e}) where the higher-precision reference is not finite"
     return _Refusal(found, why)
 
 
@@ -314,24 +314,24 @@ def _is_exact(sides: Sides, limit: float) -> bool:
 
 def _describe(gap: Distance, held: Yardstick, bounds: Bounds, policy: Policy) -> str:
     own, moved = held.own, held.moved
-    allowed = f"allowed {bounds.relative_l2:.1e}"
+    allowed = f"tolerance {bounds.relative_l2:.1e}"
     if not gap.compared:
-        return "finite nowhere, as the author's"
+        return "no finite element, as in the baseline"
     if gap.scale == 0.0:
-        allowed = "allowed 0: the reference is zero everywhere"
+        allowed = "tolerance 0: the reference is zero everywhere"
     elif policy.allow_precision is not None:
         allowed += f", with {policy.allow_precision} allowed by the user"
     if moved is not None and (own is None or moved.relative_l2 > own.relative_l2):
-        allowed += f"; inputs moved by one roundoff each make {moved.relative_l2:.1e}"
+        allowed += f"; sensitivity to 1-ulp input changes {moved.relative_l2:.1e}"
     if own is None:
         text = f"relative L2 distance {gap.relative_l2:.1e} from the baseline"
-        text += f" ({allowed}; no wider run as yardstick: {held.problem})"
+        text += f" ({allowed}; no higher-precision reference: {held.problem})"
     else:
         text = f"relative L2 error {gap.relative_l2:.1e}"
-        text += f" (baseline's own {own.relative_l2:.1e}, {allowed})"
+        text += f" (baseline {own.relative_l2:.1e}, {allowed})"
     if gap.max_scaled > bounds.max_scaled:
-        text += f", one element is off by {gap.max_scaled:.1e} of its size"
-        text += f" (allowed {bounds.max_scaled:.1e})"
+        text += f", largest error of an element {gap.max_scaled:.1e} of its size"
+        text += f" (tolerance {bounds.max_scaled:.1e})"
     return text
 
 

@@ -233,7 +233,7 @@ def _by_host(
     if host_us is None and steady:
         return _Problem(NOT_TAKEN)
     disagree = _Problem(_both_clocks(timing))
-    text = f"not measured, others use the GPU ({others.seen}): run again on a quiet one"
+    text = f"not measured, other processes use the GPU ({others.seen}): run again on an idle one"
     not_measured = _Problem(text, of_the_machine=True)
     if host_us is not None and not math.isfinite(host_us):
         return disagree

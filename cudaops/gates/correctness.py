@@ -193,9 +193,9 @@ class Verifier:
         if ran.unchecked:
             reasons = "; ".join(one.line for one in ran.unchecked)
             return Gate(name="checker", passed=False, summary=reasons)
-        summary = "no out-of-bounds access, race or divergent barrier"
+        summary = "memcheck, racecheck, synccheck: no finding"
         if shared:
-            summary += f", but {' and '.join(sorted(shared))}, as in the author's kernel"
+            summary += f" except {' and '.join(sorted(shared))}, as in the baseline"
         if ran.checked:
             summary += f" ({ran.checked})"
         return Gate(name="checker", passed=True, summary=summary)
@@ -548,14 +548,14 @@ def input_set_summary(oracles: Sequence[Oracle]) -> InputSetSummary:
     count, enough = len(fewest.references), ENOUGH_CASES["first"]
     text = f"{count} sets of inputs in all"
     if count < enough:
-        text = f"only {text}, fewer than {enough}: the oracle is weaker for it"
+        text = f"only {text}, fewer than {enough}: weak oracle"
     if fewest.kept:
         text += f"; {', '.join(fewest.kept)} as captured in all of them, for places"
     reasons: dict[str, list[str]] = {}
     for one in fewest.skipped:
         reasons.setdefault(one.why, []).append(one.kind)
     if reasons:
-        text += "; left out: "
+        text += "; skipped: "
         text += "; ".join(f"{', '.join(kinds)} ({why})" for why, kinds in reasons.items())
     numbers = {"input_sets": float(count), "input_sets_left_out": float(len(fewest.skipped))}
     return InputSetSummary(text, numbers)

@@ -208,7 +208,7 @@ class DomainJudge:
         def ran(launches: int) -> None:
             nonlocal launched
             launched += launches
-            self._telling(f"{way.how}the rewrite on {launched} of {len(trials)} drawn inputs")
+            self._telling(f"{way.how}rewrite run on {launched} of {len(trials)} generated inputs")
 
         return in_portions(trials, folder, ALL_S, run, ran)
 
@@ -218,7 +218,8 @@ class DomainJudge:
             return Refusal(one, outcome.placed, outcome)
         if tried.leaves_state:
             return Refusal(
-                one, "a variable of its own does not hold afterwards what it held before"
+                one,
+                "persistent device state: a __device__ variable of the rewrite changes",
             )
         counted = [w for w in outcome.warnings if w.habit not in one.habits or not w.habit]
         if counted:
@@ -256,7 +257,7 @@ class DomainJudge:
         least = min(refusals, key=lambda r: (r.on.draw.changes, r.on.draw.shape.accesses))
         kept = self._kept(least)
         summary = f"{least.on.draw.what}: {least.why}"
-        summary += f" ({len(refusals)} of {applied} drawn inputs; this one is kept in {kept})"
+        summary += f" ({len(refusals)} of {applied} generated inputs; this one is kept in {kept})"
         as_launched = [one for one in refusals if _is_as_launched(one.on)]
         numbers = {
             "inputs_refused": float(len(refusals)), "inputs": float(applied),
@@ -316,7 +317,7 @@ def domain_gate(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None
 
 def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) -> Judged:
     if workload.id not in bench.domains:
-        say("drawing inputs, and running the author's kernel on them under the checker")
+        say("generating inputs; reference runs under memcheck, racecheck and synccheck")
         bench.domains[workload.id] = _known(bench, workload, say)
     known = bench.domains[workload.id]
     processor = bench.executor.processor
@@ -419,24 +420,23 @@ def _launches(captured: Captured, workload: Workload) -> Iterator[LaunchNumbers]
 
 
 def _without(problem: str) -> Gate:
-    """Nothing could be drawn: what the other gates saw is all there is, and is said so."""
-    summary = f"no inputs were drawn ({problem}); assumed: the inputs of the gates before are all"
+    """Nothing could be drawn: the inputs of the other gates are all there are."""
+    summary = f"no inputs generated ({problem}); assumption: the captured inputs are representative"
     return Gate(name="correctness_domain", passed=True, summary=summary, numbers={"inputs": 0.0})
 
 
 def _passed(
     domain: Domain, right: int, left: int, assumed: Sequence[str], own: Branches | None
 ) -> Gate:
-    """`right`: inputs that the rewrite is right on; `left`: those that its plan leaves to the
-    author's kernel."""
-    told = [_told(domain.branches, "the author's kernel"), _told(own, "the rewrite")]
-    summary = f"right on {right} inputs"
-    if any(told):
-        summary += f", which reach {' and '.join(one for one in told if one)}"
-    summary += f" (sizes: {' / '.join(domain.shapes)})"
+    """`right`: inputs on which the rewrite matches; `left`: those on which a `@requires` of it
+    fails, so that the baseline runs."""
+    summary = f"matches the baseline on {right} generated inputs ({' / '.join(domain.shapes)})"
     if left:
-        summary += f"; on {left} others the author's kernel runs"
-    summary += f"; assumed: {'; '.join(assumed) if assumed else 'nothing'}"
+        summary += f"; on {left} further inputs a @requires fails and the baseline runs"
+    reached = [_reached(domain.branches, "baseline"), _reached(own, "rewrite")]
+    if any(reached):
+        summary += f"; branch coverage: {', '.join(one for one in reached if one)}"
+    summary += f"; assumptions: {', '.join(assumed) if assumed else 'none'}"
     numbers = {
         "inputs": float(right), "inputs_drawn": float(domain.drawn),
         "assumptions": float(len(assumed)),
@@ -448,13 +448,13 @@ def _passed(
     return Gate(name="correctness_domain", passed=True, summary=summary, numbers=numbers)
 
 
-def _told(branches: Branches | None, whose: str) -> str:
+def _reached(branches: Branches | None, whose: str) -> str:
     if branches is None:
         return ""
-    text = f"{branches.taken} of {branches.total} branches of {whose}"
+    text = f"{whose} {branches.taken} of {branches.total}"
     if branches.missed_lines:
         shown = ", ".join(str(line) for line in branches.missed_lines[:MOST_LINES])
-        text += f" (not all on line {shown})"
+        text += f" (partial: line {shown})"
     return text
 
 

@@ -67,7 +67,7 @@ def evaluate(
     """
     known = bench.evaluated.get((rewrite.id, min_speedup))
     if known is not None:
-        say("this very rewrite was evaluated before, with this result:")
+        say("this rewrite was judged before; its result:")
         for gate in known.gates:
             say(gate)
         return known
@@ -219,7 +219,7 @@ class Evaluating:
     def _subjects(self, compiled: Sequence[Compiled], wanted: Sequence[Workload]) -> list[Subject]:
         bench, served = self.bench, self.bench.workloads_of(self.rewrite)
         if not bench.has_oracles:
-            self.say("running the author's kernel for reference, on every set of inputs")
+            self.say("reference runs on every set of inputs")
         return [
             Subject(
                 one,
@@ -239,7 +239,7 @@ class Evaluating:
     def _verified(self, subjects: Sequence[Subject], gates: int | None = None) -> bool:
         """The checker, every input set, ten launches in a row; `gates`: only the first so many."""
         bench = self.bench
-        self.say("looking for out-of-bounds accesses, races and divergent barriers")
+        self.say("memcheck, racecheck, synccheck")
         folder = bench.folder / "work" / f"verify-{self.rewrite.id}"
         verifier = Verifier(bench.executor, bench.policy, folder, bench.timeout_s)
         passed = all(self._add(gate) for gate in islice(verifier.gates(subjects), gates))
@@ -264,7 +264,7 @@ class Evaluating:
     def _measured_again(self) -> bool:
         """A fresh measurement, taken anew where others on the GPU spoilt it: every one of them is
         looked at for wrong results, and counted as a decision."""
-        self.say("measuring it again, and looking at what the timed launches write")
+        self.say("timing again, and checking the results of timed launches")
         oracles = [self.bench.oracle(workload) for workload in self.bench.judged_of(self.rewrite)]
         folder = self.bench.folder / "work" / f"timed-{self.rewrite.id}"
         thorough = False
@@ -284,7 +284,7 @@ class Evaluating:
             thorough = is_open and quick and not thorough
             if not (left and outputs.passed and (is_disturbed(fresh) or thorough)):
                 break
-            why = "with more samples, for these leave it open"
+            why = "with more samples: these are inconclusive"
             if is_disturbed(fresh):
                 why = f"the GPU is busy: {clocks.summary}"
             self.say(f"measuring it once more, {why}")
@@ -306,7 +306,7 @@ class Evaluating:
         """Where there is a reference in Python, whether the whole program computes what it does."""
         if self.bench.program.problem is None:
             return True
-        self.say("the whole program on inputs drawn anew, against the reference")
+        self.say("whole program on new inputs, against the reference")
         return self._add(reference_gate(self.bench, self.rewrite))
 
     def _failed(self, name: GateName, how: Misbehaved | CompileFailed, started: float) -> bool:

@@ -61,7 +61,7 @@ def evaluated(
         return evaluation, []
     as_seen = given.stripped.as_seen
     if as_seen is not None and _are_wrong_elsewhere(evaluation.gates):
-        say("wrong for launches of other sizes: judged for those that were seen")
+        say("wrong for other launch sizes: judged for the captured ones only")
         evaluation = evaluate(bench, as_seen, policy.min_speedup, say)
     return with_the_rest(bench, given, evaluation, policy, say)
 
@@ -96,7 +96,7 @@ def look_at(bench: Workbench, given: HandedIn, say: Say) -> Looked:
     it launches kernels in the place of others of which that cannot be found out.
     """
     started = time.monotonic()
-    say(f"running {given.name} as it was handed in")
+    say(f"running {given.name} as submitted")
     gate = prints_the_same(bench, given.name, given.program)
     left = given.stripped.left - unchanged(bench.program, given.program)
     found = Looked(gate, (), {}, left)
@@ -196,7 +196,7 @@ def notices_of(bench: Workbench, given: HandedIn, looked: Looked | None) -> list
     line = f"judged: {', '.join(judged)}"
     line += f"; not judged: {', '.join(words)}" if words else ""
     what = f"the verdict is for best.cu, the author's program with {taken} in it"
-    return [line, f"{what}, not for {given.name} as it was handed in"]
+    return [line, f"{what}, not for {given.name} as submitted"]
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -141,10 +141,10 @@ def no_less_exact(kind: str, element: Element, policy: Policy) -> str | None:
         return NOT_FLOATING
     bits = NARROW_BITS[kind]
     if bits >= ELEMENT_BITS[element]:
-        return f"{kind} is no less exact than {element}"
+        return f"{kind} is no lower precision than {element}"
     allowed = policy.allow_precision
     if allowed is not None and bits >= FORMATS[allowed].significant_bits:
-        return f"no less exact than {allowed}, which the user allowed"
+        return f"no lower precision than {allowed}, which the user allowed"
     return None
 
 

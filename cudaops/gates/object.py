@@ -142,7 +142,7 @@ def object_gate(bench: Workbench, rewrite: Rewrite, compiled: Compiled) -> Gate:
     try:
         looks = _looks(bench, compiled)
     except CANNOT_LOOK as problem:
-        summary = f"cannot be looked at: {problem}"
+        summary = f"cannot be inspected: {problem}"
         gate = Gate(name="object", passed=False, summary=summary)
     else:
         gate = _gate(looks)
@@ -223,7 +223,7 @@ def _look_at_words(
     candidate = text_facts([text_by_gxx(compiled.unit, rewrite, cache).text, rewrite.source])
     authors = text_facts(device_view_files(compiled.unit.program, dialect="cuda").values())
     found = findings(candidate, authors, allowed)
-    notice = "no nvcc here: device code was not looked at, its words were"
+    notice = "nvcc is not installed: PTX was not inspected, the source was"
     return ObjectLook(found, {"written_variables": _count_state(candidate)}, (notice,))
 
 
@@ -286,7 +286,7 @@ def look_at_device_code(
     others = _others(ours, authors)
     foreign = [name for name in others if not ours.names[name].startswith(f"{NAMESPACE}::")]
     foreign = [name for name in foreign if f" {NAMESPACE}::" not in ours.names[name]]
-    refused = (*found.refused, *(f"`{shown(n)}` is a kernel of nobody" for n in foreign))
+    refused = (*found.refused, *(f"`{shown(n)}` is an unknown kernel" for n in foreign))
     names = ", ".join(f"`{shown(n)}`" for n in others if n not in foreign)
     notices = (f"its plan does not launch {names}",) if names else ()
     return ObjectLook(found._replace(refused=refused), _numbers(ours.module, facts), notices)
@@ -306,7 +306,7 @@ def look_at_cubin(compiled: Compiled, baseline: Compiled, cache: Path) -> Object
         *(f"`{n}` is a kernel that its PTX has not" for n in sorted(_entries(ours) - kernels)),
         *(f"`{n}` is a variable that its PTX has not" for n in sorted(_state(ours) - variables)),
         *(
-            f"`{n}` is called and stands nowhere in its text"
+            f"`{n}` is called and not defined in the source"
             for n in sorted(_called_from(ours) - _called_from(authors) - external)
         ),
     ]
@@ -467,7 +467,7 @@ def _startup(ours: ElfFile, authors: ElfFile, kernels: Collection[str]) -> Itera
             yield f"`{symbol.name}` is called before the kernels are launched"
         elif theirs and symbol.type == FUNCTION and not symbol.name.startswith(_LAUNCHER):
             if not any(f"{len(k)}{k}" in symbol.name for k in kernels):
-                yield f"`{symbol.name}` is handed over before the kernels are launched"
+                yield f"`{symbol.name}` is passed on before the kernels are launched"
         elif theirs and symbol.type == OBJECT and not _ENTRY.search(symbol.name):
             yield f"`{symbol.name}` is set before the kernels are launched"
 

@@ -84,7 +84,8 @@ def operand_controls(
                 made.append(_control(kind, buffer, "not_applicable", None, problem))
             elif buffer in caught:
                 first = caught[buffer]
-                why = f"less exact than {first.name.removeprefix('operands_')}, which is refused"
+                than = first.name.removeprefix("operands_")
+                why = f"lower precision than {than}, which is refused"
                 made.append(_control(kind, buffer, "caught", first.caught_by, why))
         left = [b for b in buffers if all(c.buffer != b for c in made)]
         made += _run_rounded(cases, kind, left, policy, rerun)

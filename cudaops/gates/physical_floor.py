@@ -35,7 +35,7 @@ def floor_gate(
     started = time.monotonic()
     if not isinstance(profile, Profile):
         why = "it was not profiled" if profile is None else profile.placed
-        return _gate(started, False, f"no counts to compute the floor from: {why}", {})
+        return _gate(started, False, f"no counts for the roofline minimum: {why}", {})
     where = device(comparison.candidate.device)
     least_bytes = _least_bytes(profile, comparison.candidate, workload, where)
     boost = _boost(comparison.candidate, where)
@@ -43,11 +43,13 @@ def floor_gate(
     if floor_us is None:
         return _gate(started, False, "flops or bytes of the kernel are unknown", {})
     taken = comparison.candidate.median_us
-    text = f"{taken:.1f} us against a floor of {floor_us:.1f} us{comparison.candidate.provenance}"
+    text = f"{taken:.1f} us, roofline minimum {floor_us:.1f} us{comparison.candidate.provenance}"
     numbers = {"candidate_us": taken, "floor_us": floor_us}
     passed = taken >= floor_us * TOLERANCE
     if not passed and comparison.candidate.source == "modelled":
-        text = f"not measured: the time model contradicts itself about {profile.kernel}: {text}"
+        text = (
+            f"not measured: the time model is below its own roofline for {profile.kernel}: {text}"
+        )
         text += f"; {REMEDY}"
     return _gate(started, passed, text, numbers)
 

@@ -100,7 +100,7 @@ def preprocessed_gate(bench: Workbench, rewrite: Rewrite) -> PreprocessedText:
         gate = Gate(
             name="preprocessed",
             passed=False,
-            summary=_missing_library(bench, rewrite, problem) or f"cannot be looked at: {problem}",
+            summary=_missing_library(bench, rewrite, problem) or f"cannot be inspected: {problem}",
             seconds=time.monotonic() - started,
         )
         return PreprocessedText(gate, "")
@@ -269,7 +269,7 @@ def _judged(
     refused += [other] if other else []
     suspicious = [f"{who}: {line}" for who, found in reports for line in found.suspicious]
     if libraries and "nvcc" not in {v.compiler for v in views}:
-        suspicious.append(f"<{libraries[0]}>: without nvcc nobody sees what the library does")
+        suspicious.append(f"<{libraries[0]}>: without nvcc the library's code is not inspected")
     numbers = {
         "texts": float(len(views)),
         "lines": float(sum(bool(line.strip()) for line in views[0].candidate.text.split("\n"))),
@@ -347,7 +347,7 @@ def _foreign_condition(rewrite: Rewrite) -> str:
     if found is None:
         return ""
     at, message = found
-    return f"line {line_of(lexed.text, at)}: {message}, and no nvcc is here to compare with"
+    return f"line {line_of(lexed.text, at)}: {message}, and nvcc is not installed to compare with"
 
 
 def _author_words(unit: Unit) -> frozenset[str]:

@@ -116,14 +116,15 @@ def repeat_gate(
     if wrong is None:
         kinds = ", ".join(dict.fromkeys(r.kind for oracle in oracles for r in oracle.references))
         summary = (
-            f"{REPEATS} launches of one loaded module in drawn order on {kinds} inputs, at "
-            f"{REPEATS // 2} places over {len(POISONS)} backgrounds, then one in a fresh process"
+            f"deterministic: {REPEATS} launches of one module in random order on {kinds} inputs, "
+            f"at {REPEATS // 2} buffer addresses over {len(POISONS)} fill patterns, and 1 launch "
+            "in a new process"
         )
         return Gate(name="repeat", passed=True, summary=summary, numbers=numbers)
     number = wrong.launch or 0
     where = f"launch {number} of {REPEATS} in one process"
     if number > REPEATS:
-        where = f"a launch in a fresh process, after {REPEATS} that were right"
+        where = f"a launch in a new process, after {REPEATS} correct ones"
     summary = f"{where} ({wrong.kind} inputs): {wrong.accuracy.summary}"
     numbers |= {"wrong_launch": float(number), **wrong.accuracy.numbers}
     return Gate(name="repeat", passed=False, summary=summary, numbers=numbers)

@@ -28,7 +28,7 @@ REPLAY_FACTOR = 2.0
 """A candidate may lose at most this factor on other inputs beyond what the baseline loses there.
 Chosen: floating values alone move a kernel's time by the power they take, up to tens of percent;
 what was computed for the captured inputs alone saves nearly all of it."""
-NOBODY_LOOKED = "nobody looked at what its timed launches wrote"
+NOBODY_LOOKED = "the results of its timed launches were not checked"
 
 
 Closer = Callable[[Oracle, Allocation, Ran, Reference], BufferAccuracy]
@@ -128,7 +128,7 @@ def _problems(side: _Side, numbers: dict[str, float]) -> list[str]:
         wrong = _wrong(side, output, references[output.inputs], numbers)
         found += [wrong] if wrong else []
     if seen[0] < LEAST_SEEN:
-        found.append(f"{side.shown}: only {seen[0]} of its timed results could be looked at")
+        found.append(f"{side.shown}: only {seen[0]} of its timed results could be checked")
     if min(seen) < 1:
         found.append(f"{side.shown}: no launch on other inputs stood between its samples")
     return found
@@ -209,5 +209,5 @@ def _passed(numbers: dict[str, float]) -> str:
     looked = sum(v for k, v in numbers.items() if k.startswith("looked_at_"))
     taken = sum(v for k, v in numbers.items() if k.startswith("taken_"))
     distinct = sum(v for k, v in numbers.items() if k.startswith("distinct_"))
-    text = f"{looked:.0f} of {taken:.0f} timed launches looked at, {distinct:.0f} distinct results"
+    text = f"{looked:.0f} of {taken:.0f} timed launches checked, {distinct:.0f} distinct results"
     return f"{text}, all right"

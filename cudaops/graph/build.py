@@ -174,7 +174,7 @@ def build_graph(
     )
     graph.add_node("profiler", stage("profiler", "profiler", "profiling the kernel", nodes.profile))
     graph.add_node(
-        "research", stage("research", "research", "looking up the remedy", nodes.look_up)
+        "research", stage("research", "research", "searching the notes for a remedy", nodes.look_up)
     )
     graph.add_node(
         "sandbox", stage("sandbox", "sandbox", "compiling, verifying and timing it", nodes.evaluate)
@@ -190,7 +190,7 @@ def build_graph(
     graph.add_edge("profiler", "research")
     retry = _add_greedy(graph) if strategy == "greedy" else _add_search(graph)
     if reviewed:
-        graph.add_node("review", stage("review", "review", "waiting for a person", nodes.review))
+        graph.add_node("review", stage("review", "review", "waiting for a review", nodes.review))
         graph.add_edge("sandbox", "review")
         graph.add_edge("review", "verify")
     else:

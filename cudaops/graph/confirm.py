@@ -164,7 +164,7 @@ def _judged(
     evaluation = evaluate(bench, rewrite, bench.policy.min_speedup, say)
     evaluation = _with_release(evaluation, certified)
     judgement = evaluation.judged(bench.policy)
-    say("running the author's kernel on the certificate's probes")
+    say("reference run: the certificate's probes")
     anchors = compare_anchors(certificate.anchors, run_anchors(bench))
     speedup = compare_speedups(certificate, bench.executor.device, judgement)
     result, reason = _result(judgement, anchors, speedup)

@@ -84,7 +84,7 @@ def why_nothing(state: State) -> str:
     """Why a run kept nothing, in one sentence."""
     reason, end = state.get("reason", "no attempt was made"), end_of_state(state)
     if end is None:
-        return f"nothing beat the bar: {reason}"
+        return f"no rewrite reached the threshold: {reason}"
     order = end.kind == "atomic_order"
     return f"{'an order to keep' if order else 'nothing to gain'}: {end.says}; {reason}"
 

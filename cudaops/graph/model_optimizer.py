@@ -161,6 +161,6 @@ async def lesson(state: State, context: Context, attempt: Attempt) -> tuple[Atte
 
 def model_out(context: Context, error: ModelUnavailable) -> State:
     """Say why recipes go on in the model's place, and keep it."""
-    reason = f"{error.problem} ({error.remedy}); recipes go on"
+    reason = f"{error.problem} ({error.remedy}); recipes continue"
     context.events.emit("optimizer", "optimizer", "notice", reason)
     return {"model_out": reason, "notices": [reason]}

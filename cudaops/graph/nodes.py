@@ -209,7 +209,7 @@ async def _by_transformations(
         for x in searched.tried
     ]
     factor = searched.baseline_us / found.time_us
-    told = f"{found.rewrite.title}: {factor:.2f}x, the best of {len(trials)} sequences"
+    told = f"{found.rewrite.title}: {factor:.2f}x, best of {len(trials)} sequences"
     return {**update, **_proposed(context, found.rewrite, trials)}, told
 
 
@@ -239,7 +239,7 @@ def _nothing_found(searched: TransformationSearch) -> str:
     if not searched.tried:
         if cut:
             return "the time was over before a transformation was tried; --budget-minutes raises it"
-        why = f"; in the way of most: {searched.in_the_way}" if searched.in_the_way else ""
+        why = f"; most frequent refusal: {searched.in_the_way}" if searched.in_the_way else ""
         return f"no recipe and no transformation applies to this kernel{why}"
     count = f"{len(searched.tried)} sequences of transformations"
     count += " that there was time for" if cut else ""
@@ -357,7 +357,7 @@ async def accept(state: State, context: Context) -> tuple[State, str]:
     planned: State = {"hypotheses": [], "hypothesis": None, "mends": 0, "end": None}
     update: State = {**planned, "incumbent": incumbent}
     await asyncio.to_thread(context.keep, {**state, **update})
-    return update, f"{title} is the new incumbent"
+    return update, f"{title} is the best so far"
 
 
 async def report(state: State, context: Context) -> tuple[State, str]:
@@ -394,7 +394,7 @@ async def review(state: State, context: Context) -> tuple[State, str]:
     policy = context.options.policy.model_copy(update={"min_speedup": bar_of(state, context)})
     would_be = evaluation.judged(policy.model_copy(update={"review": False}), released=True)
     if would_be.outcome == "rejected":
-        return {}, "nothing that a person could accept"
+        return {}, "no candidate to review"
     request = request_of(context.bench, evaluation, would_be)
     answer = ReviewAnswer.model_validate(interrupt(request.model_dump(mode="json")))
     reviewed, judgement = answered(evaluation, policy, answer)

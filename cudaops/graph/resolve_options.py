@@ -41,7 +41,7 @@ REMOTE_NOTE = "state/remote.json"
 """In a run folder: which job of a service it is of."""
 
 NO_MODEL = (
-    "no model is asked: neither NVIDIA_API_KEY nor --model is there; recipes propose "
+    "no language model: neither NVIDIA_API_KEY nor --model is set; recipes propose "
     "(docs/language-models.md)"
 )
 """What `auto` says where it finds no model."""
@@ -189,7 +189,7 @@ def choose(
     """
     if optimizer == "recipes":
         if model is not None:
-            raise InputError("a model names who proposes, and the optimizer recipes asks nobody")
+            raise InputError("--model needs --optimizer auto or llm; recipes ask no model")
         return Proposer()
     if executor == "remote":
         return Proposer(optimizer, model)

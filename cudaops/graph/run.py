@@ -239,7 +239,7 @@ def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: 
     shown = kernel.full_names[1] if kernel.is_overloaded else workload.callee
     found = (
         f"{shown} on grid {workload.grid} block {workload.block}, "
-        f"launched {launches} times{without}, "
+        f"{launches} launch{'es' * (launches != 1)}{without}, "
         f"{count} workload{'s' if count > 1 else ''}{of} captured"
     )
     data = {
@@ -399,7 +399,7 @@ def finish(
         write_best(folder, *taken_home(bench.program, spliced))
         if ended:
             open_run.events.announcing("report", "report")(
-                "writing the certificate: what the author's kernel gives on the inputs it names"
+                "writing the certificate: reference results on its public inputs"
             )
         # Its anchors are run on this machine's processor: once, at the end.
         unsigned = write_certificate(folder, record, bench, state, key) if ended else None

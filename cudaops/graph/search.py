@@ -63,7 +63,7 @@ async def seed(state: State, context: Context) -> tuple[State, str]:
     begun = Search(number=search_of(state).number + 1, recipes=recipes)
     step = Step(state, context, begun)
     await step.plan(context.options.search.width, step.scope)
-    nothing = "nothing new to try" if state.get("attempts") else "nobody has a proposal"
+    nothing = "no untried proposal" if state.get("attempts") else "no proposal"
     if await step.next_round():
         update, told = step.update()
     else:
@@ -250,7 +250,7 @@ class Step:
                 continue
             return self._proposed(one)
         if self.search.judged:
-            return self.update("no other branch of this search beats the bar")
+            return self.update("no other branch of this search reaches the threshold")
         failure = next((b.failure for b in self.branches if b.failure), "nothing was explored")
         count = len(self.branches)
         return self.update(f"none of {count} branches is left to judge: {failure}")
@@ -292,7 +292,7 @@ def joined(first: Branch, second: Branch, bench: Workbench) -> Hypothesis:
             "different families, so each may relieve what the other leaves",
             "steps": (
                 "begin with the first parent",
-                "bring in what makes the second one fast, where both can hold",
+                "combine it with what makes the second one fast, if compatible",
                 "leave out what only one of them can have, and say so",
             ),
         }

@@ -150,7 +150,7 @@ def add_entry(
     document = _parsed(path, before, snippet(client, command, env))
     servers = document.setdefault(row.key, {})
     if not isinstance(servers, dict):
-        raise InputError(f"{path}: `{row.key}` is no object there; mend it by hand first")
+        raise InputError(f"{path}: `{row.key}` is not an object there; fix it by hand first")
     wanted = _entry(row, command, env)
     if servers.get(ENTRY) == wanted:
         return Change(path, before, before or "")
@@ -207,7 +207,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object whose keys stand there once each."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key stands there twice")
+        raise ValueError("duplicate key")
     return found
 
 
@@ -257,7 +257,7 @@ def _toml(path: Path, text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is no TOML: {error}; mend it first") from error
+        raise InputError(f"{path} is not valid TOML: {error}; fix it first") from error
 
 
 def _others(document: dict[str, Any]) -> dict[str, Any]:

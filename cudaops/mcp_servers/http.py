@@ -88,7 +88,7 @@ def require_token(host: str, token: str | None) -> None:
     """Raise InputError where anybody on the network could run programs here."""
     if token is None and not is_loopback(host):
         raise InputError(
-            f"--host {host} can be reached from elsewhere, and whoever reaches it runs programs: "
+            f"--host {host} can be reached from other machines, and any caller can run programs: "
             "set CUDAOPS_TOKEN to a secret that callers send as `Authorization: Bearer`, or use "
             "--host 127.0.0.1"
         )

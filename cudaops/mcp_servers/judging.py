@@ -146,7 +146,7 @@ def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun 
         ],
         candidate: Annotated[
             WholeText,
-            Field(description="The same with another kernel, or device source with @launch lines."),
+            Field(description="The rewritten program, or device source with @launch lines."),
         ],
         *,
         options: ToolVerifyOptions,

@@ -32,11 +32,11 @@ from cudaops.sandbox.workbench import Workbench
 MOST_LAUNCHES = 8
 """Launches that are told of: more are in the records. Chosen: an answer below 6,000 characters."""
 
-Details = Annotated[bool, Field(description="Also the launches as records.")]
+Details = Annotated[bool, Field(description="Include every launch as a record.")]
 
 ProgramPath = Annotated[
     str | None,
-    Field(description="Path of a .cu file with a main(), where the server runs for you alone."),
+    Field(description="Path of a .cu file with a main() (local servers only)."),
 ]
 
 

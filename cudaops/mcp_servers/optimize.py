@@ -62,7 +62,7 @@ class ToolOptions(
     executor: ExecutorChoice | None = None
     """Where kernels run (default: as the server was started)."""
     optimizer: Literal["auto", "recipes", "llm", "host"] = "auto"
-    """Who proposes rewrites: `auto` is the server's model where one can be reached, recipes
+    """Source of rewrites: `auto` is the server's model where one can be reached, recipes
     otherwise; `host` is your own model, asked by MCP sampling."""
     timeout_seconds: TimeoutSeconds | None = None
     """Seconds for one run of the program or a candidate (default: the server's)."""
@@ -94,7 +94,7 @@ class AttemptSummary(Record):
 
 
 class Optimized(Record):
-    """What came of a run; the whole record is the resource `run://RUN_ID/record`."""
+    """Result of a run; the whole record is the resource `run://RUN_ID/record`."""
 
     run_id: str
     outcome: Outcome
@@ -110,13 +110,13 @@ class Optimized(Record):
     baseline_ms: float | None = None
     candidate_ms: float | None = None
     provenance: str
-    """What must stand behind these times: ` (modelled for A10)`; empty where measured."""
+    """Suffix for these times: ` (modelled for A10)`; empty where measured."""
     best: str | None = None
     """The author's program with the best rewrite in it, to take its place; null where there is
     none or it is longer than 100,000 characters: read the resource then."""
     attempts: tuple[AttemptSummary, ...]
     model: str | None = None
-    """Who proposed beside the recipes: `host:NAME` is your own model."""
+    """Model that proposed besides the recipes: `host:NAME` is your own model."""
     tokens: int | None = None
     """Taken of that model; estimated where it did not say."""
     notices: tuple[str, ...]
@@ -140,7 +140,7 @@ def add_optimizing(server: FastMCP, sessions: SessionProvider, optimize: Optimiz
         files: HeaderTexts = {},  # noqa: B006
         context: Context = CurrentContext(),  # noqa: B008
     ) -> Optimized:
-        """Profile, diagnose, rewrite and verify the kernel that matters in a CUDA program, and
+        """Profile, diagnose, rewrite and verify the most expensive kernel of a CUDA program, and
         hand back the program with the best rewrite. Takes minutes and says what it does."""
         session = sessions.current()
         program = _program(session, path, source, ProgramTexts(source or "", filename, files))

@@ -59,9 +59,9 @@ def add_loop(server: FastMCP) -> None:
 
     @server.prompt(title="Make a CUDA kernel faster")
     def optimize(
-        program: Annotated[str, Field(description="Path of the .cu file, or what it is called.")],
+        program: Annotated[str, Field(description="Path or name of the .cu file.")],
         kernel: Annotated[str, Field(description="Kernel; empty: the one with most time.")] = "",
-        iterations: Annotated[str, Field(description="Most rewrites to have judged.")] = "4",
+        iterations: Annotated[str, Field(description="Maximum number of judged rewrites.")] = "4",
     ) -> str:
         """Drive the whole loop by tools: profile, search, propose, verify, accept."""
         return LOOP.format(
@@ -77,7 +77,7 @@ def add_explaining(server: FastMCP) -> None:
 
     @server.prompt(title="Explain what limits the kernel")
     def explain_verdict(
-        reader: Annotated[str, Field(description="For whom.")] = "the kernel's author",
+        reader: Annotated[str, Field(description="Audience.")] = "the kernel's author",
         subtype: Annotated[str, Field(description="The verdict's subtype, if known.")] = "",
     ) -> str:
         """Say what limits the open kernel, with the evidence."""

@@ -68,7 +68,7 @@ class StrippedProgram(Record):
     source: str
     """Device source with a `@launch` as the program launched it, for the sizes that it ran with."""
     notices: tuple[str, ...]
-    """What was left behind and might have mattered, a line each."""
+    """Host code that was dropped and may matter, one line each."""
 
 
 class TrialResult(Record):
@@ -133,7 +133,7 @@ class Benchmarked(Record):
     speedup: float | None = None
     """Author's time over the rewrite's, weighted over workloads; null where it was not timed."""
     provenance: str = ""
-    """What must stand behind any of these numbers: ` (modelled for A10)`; empty where measured."""
+    """Suffix for these numbers: ` (modelled for A10)`; empty where measured."""
     comparisons: tuple[Comparison, ...] = ()
     failure: str | None = None
     """Why there is no time."""
@@ -167,9 +167,9 @@ def _add_text_tools(server: FastMCP, sessions: SessionProvider) -> None:
     @server.tool(annotations=works("Propose rewrites"))
     @in_thread
     def propose_rewrites(
-        limit: Annotated[int, Field(ge=1, le=10, description="Most rewrites wanted.")] = 3,
+        limit: Annotated[int, Field(ge=1, le=10, description="Maximum number of rewrites.")] = 3,
         relieving_only: Annotated[
-            bool, Field(description="Leave out what is no remedy for the verdict.")
+            bool, Field(description="Only rewrites that address the verdict.")
         ] = False,
     ) -> Proposals:
         """Rewrites of the open program's kernel that cudaops knows against what limits it, ready
@@ -257,8 +257,8 @@ def _add_timing_tools(server: FastMCP, sessions: SessionProvider) -> None:
             float | None,
             Field(
                 gt=0,
-                description="Time to beat as screen_rewrite gives it, by the same clock as this "
-                "search; one far behind it gives up",
+                description="Time to beat, from screen_rewrite (the same clock as this "
+                "search); a search far behind it stops",
             ),
         ] = None,
         proposer: str = "mcp:client",

@@ -17,7 +17,7 @@ from cudaops.mcp_servers.prompts import add_loop
 from cudaops.mcp_servers.sessions import SessionPool, SessionProvider
 from cudaops.rag.knowledge import Knowledge
 
-INSTRUCTIONS = """cudaops says what limits a CUDA kernel, rewrites it, and proves the rewrite.
+INSTRUCTIONS = """cudaops says what limits a CUDA kernel, rewrites it, and tests the rewrite.
 One call: optimize_kernel. Or drive the loop: open_program, profile_kernel, search_knowledge,
 propose_rewrites or your own device source, judge_rewrite, accept_rewrite. Claims do not count: only
 judge_rewrite decides. A time marked `modelled` was computed, not measured; say so."""

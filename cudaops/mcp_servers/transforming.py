@@ -93,13 +93,13 @@ def add_transforming(server: FastMCP, sessions: SessionProvider) -> None:
     def search_transformations(
         source: SourceText | None = None,
         tuned: TunedValues = {},  # noqa: B006
-        subtype: Annotated[str, Field(description="What limits the kernel: a verdict's.")] = "",
+        subtype: Annotated[str, Field(description="Verdict subtype of the kernel.")] = "",
         max_trials: Annotated[int, Field(ge=1, le=5000)] = 80,
         max_seconds: Annotated[float, Field(gt=0, le=7200)] = 120.0,
         most: Annotated[int, Field(ge=1, le=5, description="Sequences wanted.")] = 1,
         only: Annotated[
             list[str] | None,
-            Field(description="Names of the transformations to search among; none given: all."),
+            Field(description="Transformations to search; default: all."),
         ] = None,
         context: Context = CurrentContext(),  # noqa: B008
     ) -> TransformationSearch:

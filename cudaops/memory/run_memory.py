@@ -139,7 +139,7 @@ class RunMemory:
 
     def _notice(self, error: EnvironmentFailure) -> str:
         self._said = True
-        return f"{error.problem}; the run goes on without memory ({error.remedy})"
+        return f"{error.problem}; the run continues without memory ({error.remedy})"
 
 
 def entry_again(

@@ -28,7 +28,7 @@ class BudgetSpent(ModelUnavailable):
     """A limit that the user set is reached: no further request begins."""
 
     def __init__(self, kind: LimitKind, problem: str) -> None:
-        super().__init__(problem, f"raise {_OPTIONS[kind]} to go on")
+        super().__init__(problem, f"raise {_OPTIONS[kind]} to continue")
         self.kind = kind
 
 

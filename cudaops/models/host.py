@@ -26,7 +26,7 @@ from cudaops.errors import ModelUnavailable
 from cudaops.models.names import ModelName
 
 GONE = "the host that lent its model is not there"
-REMEDY = "call optimize_kernel with optimizer=host again, or go on without a model"
+REMEDY = "call optimize_kernel with optimizer=host again, or continue without a model"
 
 
 class Turn(NamedTuple):

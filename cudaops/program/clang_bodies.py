@@ -333,7 +333,7 @@ class Body:
         self._depth += 1
         try:
             if self._depth > _DEEPEST:
-                raise s.NotUnderstood("an expression that is nested too deeply")
+                raise s.NotUnderstood("an expression nested too deeply")
             found = self._expression(cursor)
             kind = cursor.type.get_canonical()
             self._note_size(kind)

@@ -13,10 +13,10 @@ _REFUSED_WORDS = {
     "asm": "inline assembly",
     "__asm__": "inline assembly",
     "__asm": "inline assembly",
-    "constructor": "a function that runs by itself",
-    "destructor": "a function that runs by itself",
-    "init_priority": "an object that is built by itself",
-    "ifunc": "a function that runs by itself",
+    "constructor": "a global constructor or destructor",
+    "destructor": "a global constructor or destructor",
+    "init_priority": "an object with a global constructor",
+    "ifunc": "an IFUNC resolver, which runs at load time",
     "__declspec": "a compiler extension",
 }
 _QUESTIONS = {

@@ -40,7 +40,7 @@ def find_limits(
         for text in _of_file(path, facts, followed):
             found.setdefault(text)
     for name in not_told_apart(kernels):
-        found.setdefault(f"kernel `{name}` has several definitions: launches are not told apart")
+        found.setdefault(f"kernel `{name}` has several definitions: its launches are ambiguous")
     return tuple(found)
 
 

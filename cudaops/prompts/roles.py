@@ -403,7 +403,7 @@ def _profiled(b: Briefing) -> str:
     launches = 1 if b.incumbent is None else len(b.incumbent.plan.launches)
     if launches == 1:
         return _subject(b)
-    return f"the dearest of {_subject(b)}'s {launches} launches"
+    return f"the most expensive of {_subject(b)}'s {launches} launches"
 
 
 def _kernel(b: Briefing) -> Draft:

@@ -285,7 +285,7 @@ def one_writer(index: Polynomial, axes: Sequence[Axis]) -> tuple[LaunchExpressio
     for axis in axes:
         linear = index.linear_in(axis.symbol)
         if linear is None or not linear[0].terms:
-            raise NotUnderstood("an element that several threads write")
+            raise NotUnderstood("several threads write the same element")
         step = linear[0]
         if step != covered:
             found.append(step.launch_expression() >= covered.launch_expression())

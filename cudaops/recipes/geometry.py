@@ -71,7 +71,7 @@ def prove_free(program: Program, kernel: Kernel, workloads: Sequence[Workload]) 
     proof = _Proof(form)
     proof.check(form.kernel.body)
     if not proof.axes:
-        raise NotUnderstood("a kernel without a place")
+        raise NotUnderstood("no global thread index in the kernel")
     axes = "".join(axis for axis in "xyz" if axis in proof.axes)
     bounds = {} if proof.strides else _bounds(form.kernel)
     extents = {axis: bound for axis, bound in bounds.items() if axis in proof.axes}

@@ -305,7 +305,7 @@ def _sums(value: Value) -> tuple[Reduced, Reduced, int]:
 def _check_order(reading: Reading, copies: list[Store], rounds: Loop) -> None:
     """Copies, a barrier, the sum, a barrier: all inside the loop of rounds and nothing else."""
     if reading.effects.barriers != [(rounds,), (rounds,)]:
-        raise NotUnderstood("barriers other than two a round")
+        raise NotUnderstood("not exactly two barriers per iteration")
     for copy in copies:
         if copy.loops != (rounds,) or copy.after_barriers != 0 or copy.guards:
             raise NotUnderstood("a copy that is not made once a round by every thread")
@@ -380,7 +380,7 @@ class _Tiles:
         there = apart.replace({Symbol("tile.y"): by_y, Symbol("tile.x"): by_x})
         joined = there.replace({self._step: of(_K) - of(self._rounds) * number(self._side)})
         if joined.has(self._rounds):
-            raise NotUnderstood("rounds that do not follow each other")
+            raise NotUnderstood("iterations that are not consecutive")
         return joined
 
     def _note(self, test: Polynomial) -> None:
@@ -389,7 +389,7 @@ class _Tiles:
             return
         limit = of(_K) - test
         if limit.has(_K):
-            raise NotUnderstood("a tile's condition")
+            raise NotUnderstood("an unsupported bounds check of the tile")
         self.bounds.add(limit)
 
 
@@ -403,7 +403,7 @@ def _condition(value: Value) -> tuple[list[Polynomial], Load]:
         raise NotUnderstood("a copy of something else than one element")
     bounds = [test.value for test in tests if isinstance(test, Below)]
     if len(bounds) != len(tests):
-        raise NotUnderstood("a tile's condition")
+        raise NotUnderstood("an unsupported bounds check of the tile")
     return bounds, value
 
 
@@ -453,4 +453,4 @@ def _check_padding(form: MatmulForm, tiles: _Tiles) -> None:
     ]
     for edge in tiles.edges:
         if form.space.place(edge) not in limits:
-            raise NotUnderstood("a tile's condition")
+            raise NotUnderstood("an unsupported bounds check of the tile")

@@ -62,7 +62,7 @@ def counted(batch: Batch) -> str:
 
 def table(batch: Batch) -> RenderableType:
     """The batch for a terminal."""
-    found = columns("program", "kernel", "outcome", "what came of it")
+    found = columns("program", "kernel", "outcome", "result")
     for line in lines_of(batch):
         told = [text for text in (line.speedup, line.reason) if text]
         found.add_row(*map(Text, (line.program, line.kernel, line.word, "\n".join(told))))

@@ -30,9 +30,9 @@ TIMED_GATES = ("physical_floor", "speedup")
 
 
 _ENDS: dict[PerformanceLimitKind, str] = {
-    "roofline": "the device allows little more",
-    "launch_bound": "a launch takes about as long",
-    "atomic_order": "what limits it is an order that its results hold",
+    "roofline": "the kernel is at the device's roofline",
+    "launch_bound": "the kernel is as short as an empty launch",
+    "atomic_order": "the results depend on the order of the atomics that limit it",
 }
 
 
@@ -95,9 +95,9 @@ def headline(record: RunRecord) -> str:
     """The outcome in one sentence."""
     kernel = kernel_of(record)
     if record.outcome in ("accepted", "provisional"):
-        faster = f"{kernel} runs {times_faster(record.verify.speedup, clock_of(record))} faster"
+        speedup = f"{kernel}: speedup {times_faster(record.verify.speedup, clock_of(record))}"
         several = len(_times_shown(record))
-        return f"{faster} over {several} launch configurations" if several > 1 else faster
+        return f"{speedup} over {several} launch configurations" if several > 1 else speedup
     return f"{kernel}: {one_line(record.reason)}"
 
 
@@ -106,9 +106,9 @@ def times_sentence(record: RunRecord) -> str | None:
     clock, verify = clock_of(record), record.verify
     if verify.candidate_kernel_ms is None:
         return None
-    over = "mean of all launches: " if len(_times_shown(record)) > 1 else ""
+    over = "mean of all launches" if len(_times_shown(record)) > 1 else "one launch"
     return (
-        f"{over}baseline {milliseconds(verify.baseline_kernel_ms, clock)}, "
+        f"{over}: baseline {milliseconds(verify.baseline_kernel_ms, clock)}, "
         f"{'best' if record.best is not None else 'last'} candidate "
         f"{milliseconds(verify.candidate_kernel_ms, clock)}"
     )
@@ -173,43 +173,62 @@ def _times_shown(record: RunRecord) -> tuple[WorkloadTime, ...]:
 
 def meaning(record: RunRecord) -> str:
     """What the outcome's word promises."""
-    bar = f"{record.options.policy.min_speedup:g}×"
+    policy = record.options.policy
+    bar = f"threshold {policy.min_speedup:g}×"
     if record.outcome == "nothing_found" and record.end is not None:
-        return f"{_ENDS[record.end.kind]} (bar {bar})"
+        return f"{_ENDS[record.end.kind]} ({bar})"
+    gates = gates_of(record)
+    passed = f"all {len(gates)} gates passed" if gates else "all gates passed"
     return {
-        "accepted": f"every gate passed; measured faster than {bar} "
-        f"at {record.options.policy.confidence:.0%} confidence",
-        "provisional": f"every gate passed; the time is a model's, so it stays provisional "
-        f"(bar {bar})",
-        "nothing_found": f"no candidate passed every gate and {bar}",
+        "accepted": f"{passed}; {bar} exceeded at {policy.confidence:.0%} confidence",
+        "provisional": f"{passed}; {bar}; provisional because the time is modelled",
+        "nothing_found": f"no candidate passed all gates ({bar})",
         "failed": "the run ended before it could judge a candidate",
     }[record.outcome]
 
 
+def gates_of(record: RunRecord) -> tuple[Gate, ...]:
+    """Those of the kept candidate, else of the last."""
+    return record.judgement.gates if record.judgement is not None else record.verify.gates
+
+
 def outcome_sentences(record: RunRecord) -> list[str]:
-    """On what inputs the rewrite is right, who brought which part of the speedup, why the best
-    rewrite cannot be made faster, and which library does the whole job."""
-    said = [claim] if (claim := claim_sentence(record)) else []
-    said += [split] if (split := gain_sentence(record)) else []
+    """On what inputs the rewrite matches the baseline, who brought which part of the speedup, why
+    the search stopped, and which library offers the kernel."""
+    return [*correctness_sentences(record), *background_sentences(record)]
+
+
+def background_sentences(record: RunRecord) -> list[str]:
+    """Who brought which part of the speedup, why the search stopped, and which library offers the
+    kernel."""
+    said = [split] if (split := gain_sentence(record)) else []
     if record.end is not None and record.best is not None:
-        said.append(f"It ends here: {record.end.says}.")
+        said.append(f"The search stopped: {record.end.says}.")
     if record.library is not None:
-        job = record.library.job
-        said.append(f"The kernel is {job}: {record.library.name} does that. It was not timed.")
+        function, _, of = record.library.name.rpartition(" of ")
+        said.append(
+            f"{of} offers this kernel, {record.library.job}, as {function}; it was not timed."
+        )
     return said
 
 
-def claim_sentence(record: RunRecord) -> str | None:
-    """On how many drawn inputs the rewrite that was found is right, and what was assumed; None
-    where none was found."""
-    if record.judgement is None or record.outcome not in ("accepted", "provisional"):
-        return None
-    gate = record.judgement.gate("correctness_domain")
-    return (
-        f"It is {one_line(gate.summary)}."
-        if gate is not None and gate.numbers.get("inputs")
-        else None
-    )
+def correctness_sentences(record: RunRecord) -> list[str]:
+    """On how many inputs the rewrite that was found matches the baseline, how exactly, which
+    branches they reach and what was assumed, one fact a sentence; empty where none was found."""
+    if record.outcome not in ("accepted", "provisional"):
+        return []
+    gates = {gate.name: gate for gate in gates_of(record)}
+    facts: list[str] = []
+    drawn = gates.get("correctness_domain")
+    if drawn is not None and drawn.numbers.get("inputs"):
+        facts = one_line(drawn.summary, 600).split("; ")
+    sets = gates["correctness_perturbed"].numbers if "correctness_perturbed" in gates else {}
+    if sets.get("input_sets"):
+        on = f"{sets['input_sets']:.0f} input sets at captured sizes"
+        facts[:1] = [f"{facts[0]} and {on}" if facts else f"matches the baseline on {on}"]
+    if "correctness_captured" in gates:
+        facts[1:1] = [one_line(gates["correctness_captured"].summary, 200)]
+    return [f"{fact[0].upper()}{fact[1:].rstrip('.')}." for fact in facts]
 
 
 def evidence_rows(verdict: Verdict, summary: ProfileSummary) -> list[EvidenceRow]:
@@ -283,8 +302,7 @@ def roofline_sentence(roofline: Roofline | None, clock: Clock, whose: str) -> st
         f"{significant(roofline.attained_pct, 3)} % of the {resource} roofline ({clock}): "
         f"{clock.device} needs at least {significant(roofline.floor_us)} µs by its published peaks "
         f"for the {significant(roofline.flops / 1e9, 3)} GFLOP and "
-        f"{significant(roofline.dram_bytes / 1e6, 3)} MB of {whose} ({intensity} FLOP/byte); one "
-        "with fewer may take less."
+        f"{significant(roofline.dram_bytes / 1e6, 3)} MB of {whose} ({intensity} FLOP/byte)."
     )
 
 
@@ -357,7 +375,7 @@ def share_rows(record: RunRecord) -> list[tuple[str, str, str]]:
         (
             step.name,
             ", ".join(f"{name} {value}" for name, value in step.setting.items()),
-            "not known: the others need it"
+            "unknown: other steps depend on it"
             if step.factor is None
             else times_faster(step.factor, clock_of(record)),
         )
@@ -375,10 +393,8 @@ def instructions_missing(record: RunRecord) -> str:
     return record.instructions.missing if record.instructions is not None else ""
 
 
-INSTRUCTIONS = (
-    "Instructions in the machine code of the kernels, each counted once however often it runs."
-)
-SHARES = "Time without a step over time with it, by the clock of the search that found them."
+INSTRUCTIONS = "Static instruction counts of the kernels in SASS."
+SHARES = "Speedup of each step: time without it over time with it, as the search timed them."
 
 
 def verdict_sentence(verdict: Verdict, clock: Clock) -> str:
@@ -419,7 +435,7 @@ def _gate_row(gate: Gate, clock: Clock) -> GateRow:
 
 def files(record: RunRecord) -> list[tuple[str, str]]:
     """Name and purpose of what the run left in its folder."""
-    kept = [("report.md", "this report"), ("run.json", "the whole record, for machines")]
+    kept = [("report.md", "this report"), ("run.json", "the run record, machine-readable")]
     if record.best is not None:
         replaces = "drop-in replacement for the author's file"
         if record.options.run_command is not None and record.options.build_command is None:
@@ -427,22 +443,22 @@ def files(record: RunRecord) -> list[tuple[str, str]]:
         kept = [
             ("best.cu", replaces),
             ("best.patch", "the same as a patch"),
-            ("certificate.json", "what someone else needs to re-verify it"),
+            ("certificate.json", "signed evidence, for `cudaops certify check` and `confirm`"),
             *kept,
         ]
     if record.program is not None and record.program.reference == "kernelbench":
         whose = "the author's kernels" if record.best is None else "the same"
         kept.append(("model_new.py", f"{whose} as KernelBench's ModelNew"))
-    kept.append(("iterations/", "every candidate with its judgement"))
+    kept.append(("iterations/", "every candidate and its gates"))
     if record.options.search.strategy != "greedy":
-        kept.append(("search/", "every branch that was explored, judged or not"))
+        kept.append(("search/", "every branch of the search"))
     if record.model is not None:
-        kept.append(("state/calls/", "what the model was asked and answered"))
+        kept.append(("state/calls/", "prompts and answers of the model"))
     return kept
 
 
 def oracle_sentences(record: RunRecord) -> list[str]:
-    """What the comparison with the author's kernel can see on this program, and what it cannot."""
+    """Sensitivity of the correctness check on this program, and what it cannot."""
     found = record.qualification
     if found is None:
         return []
@@ -450,12 +466,12 @@ def oracle_sentences(record: RunRecord) -> list[str]:
     caught = sum(c.outcome == "caught" for c in applied)
     kinds = len({c.name for c in applied})
     first = (
-        f"{caught} of {len(applied)} mutants of the baseline's results ({kinds} kinds) are "
-        f"rejected, on {found.input_sets} sets of inputs"
+        f"Sensitivity: {caught} of {len(applied)} mutants of the baseline's results "
+        f"({kinds} kinds) rejected on {found.input_sets} sets of inputs"
     )
     if not found.yardstick:
-        first += f"; no wider run as yardstick: {found.yardstick_problem}"
-    return [one_line(first, 600), *(one_line(f"Weak: {why}", 600) for why in found.weak)]
+        first += f"; no higher-precision reference run: {found.yardstick_problem}"
+    return [one_line(f"{first}.", 600), *(one_line(f"Weak: {why}.", 600) for why in found.weak)]
 
 
 def access_rows(accesses: Sequence[AccessSummary]) -> list[tuple[str, str, str, str, str]]:
@@ -517,7 +533,7 @@ def timing_sentences(record: RunRecord) -> list[str]:
             f"{milliseconds(timing.launched.baseline_ms, seen)} to "
             f"{milliseconds(timing.launched.candidate_ms, seen)}, {timing.launched.speedup:.2f}×"
         )
-    taken = f"{timing.samples} pairs of samples, {timing.blocks_redone} noisy blocks taken again"
+    taken = f"{timing.samples} pairs of samples, {timing.blocks_redone} noisy blocks repeated"
     if timing.sm_clock_mhz is not None:
         taken += f", SM clock {timing.sm_clock_mhz[0]:.0f}-{timing.sm_clock_mhz[1]:.0f} MHz"
     if timing.temperature_c is not None:
@@ -552,11 +568,11 @@ def model_sentences(use: ModelUse) -> list[str]:
     asked = f"{calls_text(use.calls)}, {tokens_text(use.tokens)}"
     said = [f"{one_line(use.model, 120)}: {asked}, {took}"]
     if use.tokens.estimated:
-        said.append("The provider did not say how many tokens all of it took; some are estimates.")
+        said.append("The provider did not report all token counts; some are estimates.")
     if use.price is not None:
         said.append(_price(use.price))
     if use.fell_back is not None:
-        said.append(f"Recipes went on in its place: {one_line(use.fell_back)}")
+        said.append(f"Recipes proposed in its place: {one_line(use.fell_back)}")
     return said
 
 

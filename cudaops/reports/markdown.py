@@ -102,18 +102,24 @@ def _profile(summary: ProfileSummary) -> str:
         parts.append(f"Hot lines ({clock}):\n\n" + _table(("share", "where", "line", "what"), hot))
     if verdict.nvidia_rules:
         rules = [tuple(row) for row in content.rule_rows(verdict)]
-        header = ("type", "rule", "may save", "ours", "what it says")
-        parts.append("What Nsight Compute's own rules say:\n\n" + _table(header, rules))
+        header = ("type", "rule", "estimated speedup", "agrees with", "text")
+        parts.append("Rules of Nsight Compute:\n\n" + _table(header, rules))
     return "\n\n".join([*parts, _metrics(summary), _bullets(baseline.notes)]).rstrip()
 
 
 def _accesses(program: ProgramSummary) -> str:
-    """As read from the kernel's text, with the sizes of its dearest launch."""
+    """As read from the kernel's source, with the sizes of its most expensive launch."""
     rows = content.access_rows(program.accesses)
-    header = ("line", "access", "index in elements", "next thread in x", "loops around it")
+    header = (
+        "line",
+        "access",
+        "index in elements",
+        "stride to the next thread in x",
+        "loops around it",
+    )
     where = ", where `at.x` is `blockIdx.x * blockDim.x + threadIdx.x`"
-    note = f"Read from its text{where if any('at.' in row[2] for row in rows) else ''}."
-    title = f"## What `{_text(program.kernel)}` does with memory"
+    note = f"From its source{where if any('at.' in row[2] for row in rows) else ''}."
+    title = f"## Memory accesses of `{_text(program.kernel)}`"
     return f"{title}\n\n{note}\n\n" + _table(header, rows)
 
 
@@ -134,9 +140,9 @@ def _metrics(summary: ProfileSummary) -> str:
 def _research(record: RunRecord) -> str:
     assert record.research is not None
     findings = record.research
-    parts = ["## What the notes say", _text(findings.summary)]
+    parts = ["## Sources", _text(findings.summary)]
     if findings.degraded:
-        parts.append(f"Degraded: {_text(findings.degraded)}")
+        parts.append(f"Fallback: {_text(findings.degraded)}")
     parts.append(
         _bullets(
             [f"{c.title}, {c.heading} ({c.note}). Source: {c.source}" for c in findings.citations]
@@ -163,7 +169,7 @@ def _transformations(record: RunRecord) -> str:
         return ""
     parts = ["## Transformations", _bullets(content.search_sentences(record))]
     if rows := content.share_rows(record):
-        parts += [content.SHARES, _table(("step", "setting", "brings"), rows)]
+        parts += [content.SHARES, _table(("step", "setting", "speedup"), rows)]
     return "\n\n".join(parts)
 
 
@@ -172,16 +178,15 @@ def _model(record: RunRecord) -> str:
         return ""
     said = _bullets(content.model_sentences(record.model))
     table = _table(("role", "calls", "tokens", "cost"), content.role_rows(record.model))
-    return f"## What the model was asked\n\n{said}\n\n{table}"
+    return f"## Language model\n\n{said}\n\n{table}"
 
 
 def _gates(record: RunRecord) -> str:
-    gates = record.judgement.gates if record.judgement is not None else record.verify.gates
     rows = [
         (row.word, row.name, row.summary, row.numbers)
-        for row in content.gate_rows(gates, content.clock_of(record))
+        for row in content.gate_rows(content.gates_of(record), content.clock_of(record))
     ]
-    return "## Gates\n\n" + _table(("", "gate", "what came out", "numbers"), rows) if rows else ""
+    return "## Gates\n\n" + _table(("", "gate", "result", "numbers"), rows) if rows else ""
 
 
 def _oracle(record: RunRecord) -> str:
@@ -192,8 +197,8 @@ def _oracle(record: RunRecord) -> str:
         (c.buffer, c.name + (f" {c.of}" if c.of else ""), c.outcome, c.caught_by or "", c.why)
         for c in record.qualification.controls
     ]
-    table = _table(("buffer", "mutant", "", "by", "what came out"), rows)
-    return "## Sensitivity of the comparison\n\n" + _bullets(said) + "\n\n" + table
+    table = _table(("buffer", "mutant", "outcome", "rejected by", "difference"), rows)
+    return "## Sensitivity of the correctness check\n\n" + _bullets(said) + "\n\n" + table
 
 
 def _rewrite(record: RunRecord) -> str:
@@ -220,14 +225,14 @@ def _how(record: RunRecord) -> str:
         ("cudaops", record.cudaops_version),
         ("executor", f"{record.executor}, times {content.clock_of(record)}"),
         ("target", f"{record.device}, {record.sm_arch}"),
-        ("isolation", (record.judgement and record.judgement.isolation) or "nothing was judged"),
-        ("took", f"{record.loop_time_seconds:.1f} s"),
+        ("isolation", (record.judgement and record.judgement.isolation) or "not judged"),
+        ("run time", f"{record.loop_time_seconds:.1f} s"),
         *(
-            (f"took: {stage}", f"{seconds:.1f} s")
+            (f"time: {stage}", f"{seconds:.1f} s")
             for stage, seconds in record.seconds_by_stage.items()
         ),
         *(
-            (f"worked: {tool}", f"{seconds:.1f} s")
+            (f"tool time: {tool}", f"{seconds:.1f} s")
             for tool, seconds in sorted(record.seconds_by_tool.items())
         ),
         *sorted(record.tools.items()),

@@ -12,7 +12,7 @@ from cudaops.domain.run import RunRecord
 _AFTER_END: dict[PerformanceLimitKind, str] = {
     "roofline": "Fewer operations or bytes: another algorithm, or kernels fused into one.",
     "launch_bound": "Launch it less often: merge its launches, or record them as a CUDA graph.",
-    "atomic_order": "If another order of results will do, change the program so that it shows.",
+    "atomic_order": "If any order of the results will do, make the program independent of it.",
 }
 
 
@@ -21,7 +21,7 @@ def next_steps(record: RunRecord) -> list[str]:
     folder, source = PurePath(record.options.out), shlex.quote(record.options.source)
     if record.outcome in ("accepted", "provisional"):
         best = shlex.quote(str(folder / "best.cu"))
-        steps = ["See what changed:", f"$ less {shlex.quote(str(folder / 'best.patch'))}"]
+        steps = ["Show the diff:", f"$ less {shlex.quote(str(folder / 'best.patch'))}"]
         if record.options.build_command is not None:
             steps += _in_project(record)
         elif record.options.run_command is not None:
@@ -30,12 +30,12 @@ def next_steps(record: RunRecord) -> list[str]:
             steps += _in_kernels(record)
         elif record.outcome == "provisional":
             steps += [
-                f"Time both where it is to run, an {record.device}; until then it is provisional:",
+                f"Measure both on the {record.device} itself (provisional until then):",
                 f"$ {_nvcc(record, source)} -o baseline && ./baseline",
                 f"$ {_nvcc(record, best)} -o candidate && ./candidate",
             ]
         steps += [
-            "Check the certificate anywhere, and judge again, here or where there is a GPU:",
+            "Check the certificate on any machine; judge again with new inputs, here or on a GPU:",
             f"$ python -m cudaops certify check {shlex.quote(str(folder / 'certificate.json'))}",
             f"$ python -m cudaops confirm {shlex.quote(str(folder))}",
         ]
@@ -43,16 +43,16 @@ def next_steps(record: RunRecord) -> list[str]:
     if record.outcome == "nothing_found" and record.end is not None:
         return [_AFTER_END[record.end.kind]]
     if record.outcome == "nothing_found" and record.attempts:
-        return ["Each attempt above says why it was turned down; --min-speedup sets the bar."]
+        return ["Each candidate has its reason for rejection; --min-speedup sets the threshold."]
     if record.outcome == "nothing_found":
-        return ["The verdict above says what a rewrite by hand should go for."]
-    return ["Mend what the reason names and run again."]
+        return ["Start a rewrite by hand at the limit named above."]
+    return ["Fix the cause named above and run again."]
 
 
 def evidence_step(record: RunRecord) -> list[str]:
     """Where a short summary's evidence is."""
     folder = shlex.quote(str(PurePath(record.options.out)))
-    return ["Gates, metrics, hot lines and sources:", f"$ python -m cudaops report {folder}"]
+    return ["Show gates, metrics, hot lines and sources:", f"$ python -m cudaops report {folder}"]
 
 
 def _nvcc(record: RunRecord, source: str) -> str:
@@ -66,9 +66,9 @@ def _in_project(record: RunRecord) -> list[str]:
     options = record.options
     run = shlex.quote(str(PurePath(options.out)))
     program = f" && {options.run_command} ..." if options.run_command else ""
-    where = "Put it into your files, build as you do, and take it out again:"
+    where = "Apply it to your files, build, and revert:"
     if record.outcome == "provisional":
-        where = f"Build and time it where it is to run, an {record.device}, to know what it brings:"
+        where = f"Apply it, build and measure on the {record.device} itself, and revert:"
     return [
         where,
         f"$ python -m cudaops apply {run}",
@@ -82,7 +82,7 @@ def _in_application(record: RunRecord) -> list[str]:
     options = record.options
     words = shlex.split(options.run_command or "") + list(options.program_runs[0].argv)
     return [
-        "Load it into the program, which is not built again (the first line makes the library):",
+        "Preload it into the unchanged program (the first line builds the library):",
         f"$ python -m cudaops preload {shlex.quote(str(PurePath(options.out)))}",
         f"$ LD_PRELOAD=./libwinner.so {shlex.join(words)}",
     ]
@@ -93,7 +93,7 @@ def _in_kernels(record: RunRecord) -> list[str]:
     run = shlex.quote(str(PurePath(record.options.out)))
     name = PurePath(record.options.kernel_source or "").name
     return [
-        f"Put it into {name}, where launch_kernels launches it, and take it out again:",
+        f"Apply it to {name}, where launch_kernels launches it, and revert:",
         f"$ python -m cudaops apply {run}",
         f"$ python -m cudaops apply {run} --revert",
     ]

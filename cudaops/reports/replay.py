@@ -389,7 +389,7 @@ class _Between:
         asked = ", ".join(f"{one_line(m.role, 20)} {m.characters:,}" for m in call.messages)
         parts = [indented(Text(f"asked, in characters: {asked or 'not recorded'}"))]
         for message in call.messages if self._prompts else ():
-            gone = f"({message.characters:,} characters, left out when the recording was exported)"
+            gone = f"({message.characters:,} characters, removed by --export)"
             parts.append(indented(Text(f"{one_line(message.role, 20)}:", style="bold")))
             parts.append(_block(gone if message.text is None else message.text))
         parts += [indented(Text(f"calls {one_line(tool)}")) for tool in call.tool_calls]

@@ -77,8 +77,8 @@ _MARK_STYLE = {"pass": "green", "HELD": "bold yellow", "FAIL": "bold red"}
 
 
 def run_summary(record: RunRecord) -> RenderableType:
-    """Outcome, verdict, attempts, model, gates, notices, files, next steps, in that order."""
-    parts: list[RenderableType] = [outcome(record)]
+    """Outcome, correctness, limits, attempts, model, gates, notices, files, next steps."""
+    parts: list[RenderableType] = [outcome(record), *_correctness(record)]
     if record.profile is not None:
         parts += profile_parts(record.profile)
     if record.research is not None and record.research.citations:
@@ -87,11 +87,8 @@ def run_summary(record: RunRecord) -> RenderableType:
         parts += [heading("Candidates"), attempts_table(content.attempt_rows(record))]
     if record.model is not None:
         parts += model_parts(record.model)
-    gates = record.judgement.gates if record.judgement is not None else record.verify.gates
-    if gates:
+    if gates := content.gates_of(record):
         parts += [heading("Gates"), gate_table(gates, content.clock_of(record))]
-    if oracle := content.oracle_sentences(record):
-        parts += [heading("Sensitivity of the comparison"), lines(oracle)]
     if record.notices:
         parts += [heading("Notices"), lines(record.notices)]
     parts += [
@@ -107,43 +104,55 @@ def run_summary(record: RunRecord) -> RenderableType:
 
 
 def short_summary(record: RunRecord) -> RenderableType:
-    """Outcome, limit before and after, candidates, whether all gates passed, files, next steps;
-    `run_summary` has the evidence."""
-    parts: list[RenderableType] = [outcome(record)]
+    """Speedup, correctness, limit, next steps, then candidates, notices and files; `run_summary`
+    has the evidence."""
+    parts: list[RenderableType] = [outcome(record), *_correctness(record)]
+    if missed := [gate for gate in content.gates_of(record) if not gate.passed]:
+        parts += [heading("Gates not passed"), gate_table(missed, content.clock_of(record))]
     if record.profile is not None:
         parts += _limits(record.profile)
+    steps = [*next_steps(record), *evidence_step(record)]
+    parts += [
+        heading("What to do next"),
+        *(unwrapped(f"  {one_line(step, 4000)}") for step in steps),
+    ]
     if record.attempts:
         rows = [
             row._replace(why=_first(row.why) if row.outcome == "rejected" else "")
             for row in content.attempt_rows(record)
         ]
         parts += [heading("Candidates"), attempts_table(rows)]
-    gates = record.judgement.gates if record.judgement is not None else record.verify.gates
-    if missed := [gate for gate in gates if not gate.passed]:
-        parts += [heading("Gates not passed"), gate_table(missed, content.clock_of(record))]
-    elif gates:
-        parts += [Text(""), Text(f"All {len(gates)} gates passed.")]
     if record.notices:
         parts += [heading("Notices"), lines(record.notices)]
     names = ", ".join(name for name, _ in content.files(record))
     folder = one_line(record.options.out, 4000)
-    steps = [*next_steps(record), *evidence_step(record)]
-    parts += [
-        Text(""),
-        unwrapped(f"Files in {folder}: {names}", "bold cyan"),
-        heading("What to do next"),
-        *(unwrapped(f"  {one_line(step, 4000)}") for step in steps),
-    ]
+    parts += [Text(""), unwrapped(f"Files in {folder}: {names}", "bold cyan")]
     return Harmless(*parts)
 
 
+def _correctness(record: RunRecord) -> list[RenderableType]:
+    """How the kept rewrite was compared with the baseline, and what the comparison can see; the
+    latter alone where no rewrite was kept."""
+    said = [*content.correctness_sentences(record), *content.oracle_sentences(record)]
+    return [heading("Correctness"), lines(said)] if said else []
+
+
 def _limits(summary: ProfileSummary) -> list[RenderableType]:
-    """One verdict for the author's kernel and one for the rewrite, with what helps."""
-    parts = [*_verdict(summary), _what_helps(summary)]
-    if summary.best_verdict is not None:
-        after = content.verdict_sentence(summary.best_verdict, _profiled_by(summary))
-        parts.append(indented(Text(f"After the rewrite: {after}")))
-    return parts
+    """The limit of the kept rewrite, what helps against it, and the baseline's; the baseline's
+    alone where no rewrite was kept."""
+    if summary.best_verdict is None:
+        return [*_verdict(summary), _what_helps(summary)]
+    clock = _profiled_by(summary)
+    return [
+        heading(f"What limits {summary.baseline.kernel}"),
+        lines(
+            [
+                f"Rewrite: {content.verdict_sentence(summary.best_verdict, clock)}",
+                f"What helps: {content.relief_sentence(summary.best_verdict)}",
+                f"Baseline: {content.verdict_sentence(summary.verdict_detail, clock)}",
+            ]
+        ),
+    ]
 
 
 def _profiled_by(summary: ProfileSummary) -> Clock:
@@ -186,7 +195,7 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
     if baseline.hot_lines:
         parts += [heading(f"Hot lines ({clock})"), _hot_lines(summary)]
     if verdict.nvidia_rules:
-        parts += [heading("What Nsight Compute's own rules say"), _rules(summary)]
+        parts += [heading("Rules of Nsight Compute"), _rules(summary)]
     return [*parts, *(indented(Text(f"Note: {one_line(note)}")) for note in baseline.notes)]
 
 
@@ -196,7 +205,7 @@ def model_parts(use: ModelUse) -> list[RenderableType]:
     for row in content.role_rows(use):
         table.add_row(*map(Text, row))
     return [
-        heading("What the model was asked"),
+        heading("Language model"),
         lines(content.model_sentences(use)),
         indented(table),
     ]
@@ -239,7 +248,7 @@ def gate_table(
     gates: Sequence[Gate], clock: Clock, *, every_number: bool = False
 ) -> RenderableType:
     """Every gate, its numbers where its sentence has none or it failed; report.md has them all."""
-    table = columns("mark", "gate", "what came out")
+    table = columns("mark", "gate", "result")
     for row in content.gate_rows(tuple(gates), clock):
         mark = Text(row.word, style=_MARK_STYLE[row.word])
         detail = Text(row.summary)
@@ -251,7 +260,7 @@ def gate_table(
 
 
 def outcome(record: RunRecord) -> RenderableType:
-    """What came of the run, with its times: the first lines of the summary."""
+    """Outcome, speedup and times: the first lines of the summary."""
     title = Text.assemble(
         (record.outcome.replace("_", " ").upper(), _OUTCOME_STYLE[record.outcome]),
         "  ",
@@ -269,7 +278,7 @@ def outcome(record: RunRecord) -> RenderableType:
     said += [Text(f"  {line}", style="dim") for line in content.timing_sentences(record)]
     if program := content.program_sentence(record):
         said.append(Text(program))
-    said += [Text(one_line(line, 600)) for line in content.outcome_sentences(record)]
+    said += [Text(one_line(line, 600)) for line in content.background_sentences(record)]
     return Group(Text(""), *said, Text(took, style="dim"))
 
 
@@ -318,7 +327,7 @@ def _rules(summary: ProfileSummary) -> RenderableType:
     for row in content.rule_rows(summary.verdict_detail):
         if row.type == "INF" and not row.agrees:
             continue  # report.md and --json have them
-        estimate = f"may save {row.estimate}" if row.estimate else ""
+        estimate = f"estimated speedup {row.estimate}" if row.estimate else ""
         what = Text("; ".join(part for part in (estimate, row.agrees) if part))
         what.append(f"\n{one_line(row.text, 110)}", style="dim")
         table.add_row(Text(row.type), Text(row.name), what)

@@ -346,7 +346,7 @@ def _passed_over(program: Program, captured: Captured) -> list[str]:
     if told or dearest == captured.kernel:
         return []
     why = "takes more time, and no launch names it, so that none could be replaced"
-    return [f"{dearest} {why}; {captured.kernel} is worked on"]
+    return [f"{dearest} {why}; {captured.kernel} is optimized"]
 
 
 def _alike(captured: Captured) -> str:

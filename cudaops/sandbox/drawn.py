@@ -66,7 +66,7 @@ rounding may be that of the others."""
 ROUNDS = 2
 """Further rounds of draws while a branch of the author's kernel is not reached."""
 UNRELATED = "on captured contents the widened kernel computes something else"
-OVERFLOW = "a signed integer runs over"
+OVERFLOW = "signed integer overflow"
 DIRECTED: tuple[Rounding, ...] = ("up", "down")
 UNSETTLED = "another order of threads, or another background, gives another result"
 
@@ -323,8 +323,7 @@ class DomainBuilder:
     def _ran_of(self, launches: int) -> None:
         self._launches += launches
         self._telling(
-            f"drawing inputs: {self._tried} tried, {self._held} of them run cleanly so far, "
-            f"{self._launches} launches"
+            f"generating inputs: {self._tried} tried, {self._held} valid, {self._launches} launches"
         )
 
     def _with_references(self, found: Sequence[_Borne]) -> Iterator[DrawnInput]:

@@ -252,7 +252,7 @@ class OracleBuilder:
         At least `ENOUGH_CASES` where it is on so many, and more as long as they are cheap.
         """
         started = time.monotonic()
-        say("the author's kernel on captured and exact inputs")
+        say("reference run: captured and exact inputs")
         captured = self._captured()
         exact = self._exact(seed, captured, EXACT_KINDS if standing != "alike" else ())
         again = [] if standing == "alike" else self._relaunched(seed, say)
@@ -262,10 +262,10 @@ class OracleBuilder:
             cases += exact.kind != "captured"
             spent = time.monotonic() - started
             if cases >= ENOUGH_CASES[standing] and spent > EXTRA_CASES_S:
-                why = f"{cases} sets are there, and their references took {spent:.0f} s"
+                why = f"time limit: {cases} sets took {spent:.0f} s"
                 self._skipped.append(SkippedInputs(draw.kind, why))
                 continue
-            say(f"the author's kernel on {draw.kind} inputs")
+            say(f"reference run: {draw.kind} inputs")
             made = self._perturbed(draw)
             if made is not None:
                 perturbed.append(made)
@@ -286,7 +286,7 @@ class OracleBuilder:
         """The launch on what it left, where that is not what it found."""
         if not any(a.role == "inout" and a.before != a.after for a in self._workload.allocations):
             return []
-        say("the author's kernel on what it left")
+        say("reference run: the output of its first launch as input")
         made = self._perturbed(Draw(RELAUNCHED, seed))
         return [] if made is None else [made]
 
@@ -466,7 +466,7 @@ class OracleBuilder:
         if isinstance(ran, Misbehaved):
             return f"the baseline fails on it: {ran.placed}"
         if ran.unchecked:
-            return f"nobody could look whether the baseline bears it: {ran.unchecked[0].line}"
+            return f"the checker could not run on the baseline: {ran.unchecked[0].line}"
         self._longest_s = max(self._longest_s, ran.seconds)
         return ran.outputs
 

@@ -112,10 +112,10 @@ def compare_printed(
         text = "the program prints no number to compare"
         return PrintedComparison(True, text + _others(other), 0, 0.0)
     steadily = compared - unsteady
-    text = f"{steadily} printed numbers agree, largest relative difference {worst:.1e}"
-    text += f" (allowed {rtol:.0e})"
+    text = f"{steadily} printed numbers match" if steadily != 1 else "1 printed number matches"
+    text += f", largest relative difference {worst:.1e} (tolerance {rtol:.0e})"
     if unsteady:
-        text += f"; {unsteady} within what rounding alone makes of the author's"
+        text += f"; {unsteady} differ by rounding alone"
     return PrintedComparison(True, text + _others(other), compared, worst)
 
 

@@ -167,7 +167,7 @@ def _not_repeated(
         return (
             f"the author's kernel {workload.callee} gives another result each time it runs: "
             f"`{name}` differs by {gap.relative_l2:.1e} from one run of the same launch to the "
-            "next (a race, or atomics whose order decides), so that no rewrite can be held "
+            "next (a race, or atomics whose order decides), so that no rewrite can be compared "
             "against it; `cudaops profile` says what limits it"
         )
     return (

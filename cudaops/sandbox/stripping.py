@@ -79,7 +79,7 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
     """
     if strangers and bench.executor.isolation not in CONFINED:
         raise InputError(
-            f"host code that nobody vouches for runs only at isolation {' or '.join(CONFINED)}, "
+            f"untrusted host code runs only at isolation level {' or '.join(CONFINED)}, "
             f"here it is {bench.executor.isolation}: give device code with @launch directives"
         )
     program = program.model_copy(update={"exit_code": bench.program.exit_code})

@@ -86,7 +86,7 @@ def prints_the_same(bench: Workbench, name: str, program: Program) -> Gate:
     """Whether a program that somebody handed in, with host code of its own, prints what the
     author's does, but for the times that it takes of itself. `name`: of its file."""
     gate = _run_gate(bench, f"{name} {program.sha256}", program, times_itself=True)
-    text = f"{name} as it was handed in: {gate.summary}"
+    text = f"{name} as submitted: {gate.summary}"
     return gate.model_copy(update={"name": "handed_in", "summary": text})
 
 

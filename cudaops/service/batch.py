@@ -264,7 +264,7 @@ def _raise_if_other(
     begun = f"the batch in {folder}"
     if known.server != server:
         where = known.server or "a service of its own"
-        raise InputError(f"{begun} was begun at {where}; go on there, or name another --out")
+        raise InputError(f"{begun} was begun at {where}; continue there, or name another --out")
     before = {item.name: item.sha256 for item in known.items}
     now = {each.name: each.sha256 for each in wanted}
     for name in [*before, *now]:
@@ -378,7 +378,7 @@ def run_batch(folder: Path, wanted: Sequence[Wanted], where: Where, say: Say) ->
 
 
 async def _work(begun: BatchFolder, where: Where, say: Say) -> None:
-    again = f"the same command goes on where it stopped, in {begun.folder}"
+    again = f"the same command continues it, in {begun.folder}"
     try:
         if where.server is not None:
             async with ServiceClient(where.server, where.token) as service:

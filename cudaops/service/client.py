@@ -221,7 +221,7 @@ def _refuse(options: RunOptions) -> None:
             "--model names a model of this machine, a service has its own: leave it out"
         )
     if options.policy.review:
-        raise InputError("--review asks a person, and a service has nobody to ask: leave it out")
+        raise InputError("--review needs a terminal; a service has none: omit it")
     if options.ncu_clock_control != "none":
         raise InputError("--clock-control is for the GPU of this machine, not of a service")
 
@@ -318,7 +318,7 @@ async def _cancelled(service: ServiceClient, id: UUID, on_event: OnEvent) -> boo
         async with asyncio.timeout(CANCEL_S):
             await service.cancel(id)
     except (Exception, asyncio.CancelledError):  # noqa: BLE001  what stopped us goes on
-        told, heard = f"job {id} could not be cancelled and goes on at {service.address}", False
+        told, heard = f"job {id} could not be cancelled and continues at {service.address}", False
     with contextlib.suppress(Exception):  # it may be what failed
         on_event(_said("notice", told))
     return heard

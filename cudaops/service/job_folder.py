@@ -254,7 +254,7 @@ def collect(run: Path, scrub: Scrub) -> Collected:
         name = path.relative_to(run).as_posix()
         size = path.stat().st_size
         if size > MAX_FILE_BYTES or total + size > MAX_ALL_BYTES:
-            found.left_out.append(f"{name} ({size} bytes) is left out of the artefacts: too large")
+            found.left_out.append(f"{name} ({size} bytes) is not among the artefacts: too large")
             continue
         content = path.read_bytes()
         if path.suffix in OURS and name != AS_SIGNED:

@@ -201,7 +201,7 @@ class Boundary:
                 "headers-too-large", f"at most {MAX_HEADERS} headers of {MAX_HEADER_BYTES} bytes"
             )
         if "\x00" in scope["path"]:
-            raise Refused("not-found", "nothing is here; /docs lists what is")
+            raise Refused("not-found", "no such address; /docs lists them")
         headers = Headers(scope=scope)
         if "transfer-encoding" in headers and "content-length" in headers:
             # A proxy might see the end of this request elsewhere (RFC 9112, section 6.1).

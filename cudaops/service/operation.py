@@ -46,7 +46,7 @@ class Family(NamedTuple):
 
 
 FAMILIES: dict[str, Family] = {
-    "jobs_ended": Family("Jobs that ended, by what came of them.", ("kind", "outcome")),
+    "jobs_ended": Family("Jobs that ended, by outcome.", ("kind", "outcome")),
     "job_duration_seconds": Family(
         "From a job's first start to its end.", ("kind", "outcome"), HistogramMetricFamily
     ),
@@ -106,7 +106,7 @@ class Metrics:
         )  # fmt: skip
         self._seconds = Histogram(
             "cudaops_http_request_duration_seconds",
-            "From a request's headers to the end of its answer; event streams are left out.",
+            "From a request's headers to the end of its answer; without event streams.",
             ["method", "route"], buckets=REQUEST_SECONDS, registry=self.registry,
         )  # fmt: skip
         self._streams = Gauge(

@@ -26,7 +26,7 @@ from cudaops.service.routes_artefacts import matches, style_sheet
 # The OpenAPI document: what FastAPI derives, and the schemas that it cannot see.
 
 DESCRIPTION = """\
-Takes a CUDA program, says what limits its kernel, rewrites it, and proves the rewrite.
+Takes a CUDA program, says what limits its kernel, rewrites it, and tests the rewrite.
 
 Every operation that does work makes a **job** and answers `202` with it. Follow `Location`, read
 `/jobs/{id}/events` as server-sent events, or send `Prefer: wait=60` to have the finished job in the

@@ -168,7 +168,7 @@ def install(app: FastAPI) -> None:
 def of_status(status: int, headers: Mapping[str, str]) -> Refused:
     """What the framework itself refuses, in our words."""
     if status == 404:
-        return Refused("not-found", "nothing is here; /docs lists what is", headers=headers)
+        return Refused("not-found", "no such address; /docs lists them", headers=headers)
     if status == 405:
         allowed = headers.get("allow", headers.get("Allow", ""))
         return Refused("method", f"use {allowed or 'another method'}; see /docs", headers=headers)

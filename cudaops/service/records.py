@@ -202,7 +202,7 @@ class BenchmarkResult(Record):
     speedup: float | None = None
     """Weighted over workloads; null without a candidate, or where it could not be timed."""
     provenance: str = ""
-    """What must stand behind any of these numbers: ` (modelled for A10)`; empty where measured."""
+    """Suffix for these numbers: ` (modelled for A10)`; empty where measured."""
     failure: Annotated[CompileFailed | Misbehaved, Field(discriminator="kind")] | None = None
     """Of the candidate."""
 

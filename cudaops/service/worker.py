@@ -296,7 +296,7 @@ class Worker:
         if claim.losses + 1 < MAX_ATTEMPTS:
             await self._store.release(claim.job.id, claim.lease, lost=True)
         else:
-            problem = fault("the worker could not go on with the job")
+            problem = fault("the worker failed on the job")
             await self._store.end(claim.job.id, claim.lease, "failed", problem=problem)
 
     async def _repeat(self, work: Callable[[], Awaitable[object]], every_s: float) -> None:

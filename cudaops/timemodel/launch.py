@@ -298,26 +298,26 @@ def _notes(
     work = modelled.work
     blocks = f"{sampled.blocks} of {modelled.grid.volume} blocks"
     if work.grid_blocks < modelled.grid.volume:
-        blocks += f", of which about {work.grid_blocks} do anything,"
-    registers = f"{work.registers_per_thread} registers a thread are an estimate ({asked})"
+        blocks += f", of which about {work.grid_blocks} do not exit at once,"
+    registers = f"{work.registers_per_thread} registers/thread, estimated ({asked})"
     if resources is not None:
         spilled = resources.spill_load_bytes + resources.spill_store_bytes
         registers = (
-            f"{resources.registers} registers a thread and {spilled} bytes of spills by ptxas "
+            f"{resources.registers} registers/thread and {spilled} bytes of spills by ptxas "
             f"({asked}, {resources.sm_arch})"
         )
     device = modelled.device
     compared = microarchitecture(device.compute_capability).is_compared
     unmeasured = (
-        f"no modelled time of compute capability {device.capability} was compared with a measured "
-        "one: its latencies are published or assumed"
+        f"the time model is not validated for compute capability {device.capability}: its "
+        "latencies are published or assumed"
     )
     return (
         f"modelled for {device.full_name} from {blocks} run on this machine's processor",
         *(() if compared else (unmeasured,)),
         registers,
-        "DRAM bytes are those of a launch that finds nothing in L2",
-        f"time is limited by: {modelled.estimate.limiter}",
+        "DRAM bytes: cold L2",
+        f"limiter of the time model: {modelled.estimate.limiter}",
     )
 
 
@@ -440,15 +440,15 @@ def _note(model: LaunchModel, line: Line) -> str:
         what = "atomic" if kind[2] else "store" if kind[1] else "load"
         if kind[0] == "shared":
             waves = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
-            parts.append(f"shared {what}, {waves:.1f} wavefronts an instruction")
+            parts.append(f"shared {what}, {waves:.1f} wavefronts/instruction")
         elif kind[0] == "constant":
             words = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
-            parts.append(f"constant load, {words:.1f} words a request, one after another")
+            parts.append(f"constant load, {words:.1f} words/request, serialized")
         elif kind[0] == "local":
             waves = sum(s.instructions_per_block * s.wavefronts for s in same) / max(count, 1e-9)
-            told = f"local memory {what}, {waves:.1f} wavefronts an instruction"
-            parts.append(f"{told}: an array that is indexed by a value is in no register")
+            told = f"local memory {what}, {waves:.1f} wavefronts/instruction"
+            parts.append(f"{told}: a dynamically indexed array is not in registers")
         else:
             sectors = sum(s.instructions_per_block * s.sectors for s in same) / max(count, 1e-9)
-            parts.append(f"global {what}, {sectors:.1f} sectors a request")
+            parts.append(f"global {what}, {sectors:.1f} sectors/request")
     return "; ".join(parts)

@@ -108,7 +108,7 @@ class Accumulators:
         factor = int(setting["factor"])
         trips = loop.trips()
         if trips is not None and trips < factor:
-            raise NotUnderstood("a loop of fewer iterations")
+            raise NotUnderstood("a trip count below the factor")
         made = _taken_apart(draft, loop, found, factor)
         body = swapped(draft.form.kernel.body, loop.node, made)
         names = " and ".join(x.name for x in found)
@@ -135,11 +135,11 @@ def _read(draft: Draft, number: int | str) -> tuple[Counted, tuple[Accumulator, 
     loop = counted(node, form)
     looks_ahead(loop)
     if has_jump(loop.body):
-        raise NotUnderstood("a loop that is left early, or skips the rest of an iteration")
+        raise NotUnderstood("a loop with break, return or continue")
     if synchronises(loop.body, form):
-        raise NotUnderstood("threads that meet in the loop")
+        raise NotUnderstood("a barrier or warp collective in the loop")
     if size_of(loop.body, form) > _LARGEST:
-        raise NotUnderstood("a body that is too large to gain by it")
+        raise NotUnderstood("a loop body too large to gain from it")
     found = tuple(_accumulators(form.kernel, loop))
     if not found:
         raise NotUnderstood("no floating sum, product, minimum or maximum that is only updated")

@@ -129,7 +129,7 @@ class Memory:
         self._draft = draft
         self._allocations = Allocations(draft)
         if any(len(w.arguments) < _arguments_wanted(draft) for w in draft.workloads):
-            raise NotUnderstood("an argument that is not known")
+            raise NotUnderstood("an unknown argument")
         self.written = {
             _base(a.array) for a in facts.accesses
             if a.kind != "read" and a.space in ("global", "module")

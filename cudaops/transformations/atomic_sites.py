@@ -134,7 +134,7 @@ def prove_only_atomic(draft: Draft, base: str, sites: tuple[Site, ...]) -> str:
     own = [a for a in facts.accesses if a.kind == "atomic" and a.where in where]
     arrays = {a.array for a in own}
     if len(arrays) != 1 or not (array := next(iter(arrays))) or None in where:
-        raise NotUnderstood(f"where {base} points")
+        raise NotUnderstood(f"the target of pointer {base} is unknown")
     parameter = next((p for p in facts.parameters if p.name == array and p.is_pointer), None)
     if parameter is None or any(a.space != "global" for a in own):
         raise NotUnderstood(f"{array} is no parameter")
@@ -143,7 +143,7 @@ def prove_only_atomic(draft: Draft, base: str, sites: tuple[Site, ...]) -> str:
     first = min(w.start for w in where if w is not None)
     for access in facts.accesses:
         if access.space == "unknown":
-            raise NotUnderstood("a pointer that is not followed")
+            raise NotUnderstood("a pointer of unknown target")
         if access.array != array or access in own:
             continue
         earlier = access.where is not None and access.where.end <= first
@@ -162,10 +162,10 @@ def _prove_apart(draft: Draft, array: str) -> None:
     """Whatever else the kernel touches stands in other allocations, as captured."""
     allocations = Allocations(draft)
     if not allocations.is_given(array):
-        raise NotUnderstood(f"where {array} points")
+        raise NotUnderstood(f"the target of pointer {array} is unknown")
     for name in sorted({a.array for a in draft.facts.accesses if a.space == "global"} - {array}):
         if not allocations.apart(name, array):
-            raise NotUnderstood(f"{name} may be where {array} is")
+            raise NotUnderstood(f"{name} may alias {array}")
 
 
 def elements_of(draft: Draft, array: str, size: int) -> int:

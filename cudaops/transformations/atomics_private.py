@@ -84,7 +84,7 @@ class AtomicsPrivate:
                 draft, serially = on_grid(draft, int(setting["blocks"])), False
         groups = _groups(draft)
         if not groups:
-            raise NotUnderstood("no atomics that blocks can collect")
+            raise NotUnderstood("no atomics that can be aggregated per block")
         body: Any = draft.form.kernel.body
         thread = _Thread.of(draft)
         made = [_made(draft, group, thread) for group in groups]
@@ -92,7 +92,7 @@ class AtomicsPrivate:
             for site, statement in one.sites:
                 body = swapped(body, site.statement, statement)
         if has_return(body) and any(b.is_divergent for b in draft.facts.barriers):
-            raise NotUnderstood("threads that leave before a barrier")
+            raise NotUnderstood("threads that return before a barrier")
         body = without_returns(body)
         blocks, header = None, None
         if setting["blocks"] != "all" and not all(g.is_alone for g in groups):
@@ -103,7 +103,7 @@ class AtomicsPrivate:
             body = (blocks.loop,)
         for group in groups:
             if group.base not in {p.name for p in draft.form.kernel.parameters} | _scope(body):
-                raise NotUnderstood(f"{group.base} is gone where the kernel ends")
+                raise NotUnderstood(f"{group.base} is out of scope at the end of the kernel")
         begins = (*thread.lines, *(x for m in made for x in m.before))
         if any(m.needs_barrier for m in made):
             begins = (*begins, Raw("__syncthreads();\n"))
@@ -370,7 +370,7 @@ def _into_copy(draft: Draft, site: Site, copy: str, count: str, *, inside: bool)
     index, where = site.index, site.statement.where
     kind = getattr(index, "type", "") or "int"
     if not is_pure(index, {f.name for f in draft.form.functions}) and inside:
-        raise NotUnderstood("an index with an effect")
+        raise NotUnderstood("an index with a side effect")
     named: tuple[s.Statement, ...] = ()
     if not inside and not isinstance(index, s.Name | s.Number):
         name = draft.free("to")

@@ -57,7 +57,7 @@ class AtomicsWarp:
         if setting["sums"] == "exact":
             sites = tuple(x for x in sites if x.is_exact)
         if not sites:
-            raise NotUnderstood("no atomic that whole warps do on one address")
+            raise NotUnderstood("no atomic on a warp-uniform address")
         number, _ = threads_of(draft)
         begins: tuple[Raw, ...] = ()
         if number != "threadIdx.x":
@@ -125,7 +125,7 @@ def _sites(draft: Draft) -> tuple[Any, tuple[_Site, ...]]:
     if facts.unmodelled:
         raise NotUnderstood(f"what {facts.unmodelled[0]} does")
     if has_return(body):
-        raise NotUnderstood("threads that leave early")
+        raise NotUnderstood("an early return")
     if any(w.block.x * w.block.y * w.block.z % 32 for w in draft.workloads):
         raise NotUnderstood("blocks with a part of a warp")
     arrays = [x.name for x in s.below(body) if isinstance(x, s.Declare) and x.shared]

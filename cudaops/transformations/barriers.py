@@ -47,7 +47,7 @@ class Barriers:
         after = _Proof(draft).without(before)
         count = sum(map(is_barrier, s.below(before))) - sum(map(is_barrier, s.below(after)))
         if not count:
-            raise NotUnderstood("no barrier is proved needless")
+            raise NotUnderstood("no barrier proved redundant")
         what = "a barrier" if count == 1 else f"{count} barriers"
         says = f"Left out {what}: no two threads touch a place on both sides."
         return draft.with_body(after).stepped(Step(self.name, setting, says))
@@ -61,12 +61,12 @@ class _Proof:
         if facts.unmodelled or facts.calls:
             raise NotUnderstood(f"what {(*facts.unmodelled, *facts.calls)[0]} does")
         if any(a.space == "unknown" or a.where is None for a in facts.accesses):
-            raise NotUnderstood("a pointer that is not followed")
+            raise NotUnderstood("a pointer of unknown target")
         functions = (draft.form.kernel, *draft.form.functions)
         if has_volatile(functions) or any(x.startswith("__shfl") for x in calls_in(functions)):
             raise NotUnderstood("volatile memory, or lanes that talk")
         if any(b.function != "__syncthreads" for b in facts.barriers):
-            raise NotUnderstood("another kind of barrier")
+            raise NotUnderstood("a barrier other than __syncthreads")
         unsized = [x for x in s.below(draft.form.kernel.body) if getattr(x, "unsized", False)]
         if len(unsized) > 1:
             raise NotUnderstood("several names for the launch's shared memory")
@@ -123,7 +123,7 @@ class _Proof:
     def _within(self, body: Sequence[Any]) -> Iterator[Access]:
         places = [x.where for x in body]
         if None in places:
-            raise NotUnderstood("a statement whose place is not known")
+            raise NotUnderstood("the statement was not found")
         for a in self._facts.accesses:
             assert a.where is not None
             if a.space != "local" and any(p.start <= a.where.start < p.end for p in places):

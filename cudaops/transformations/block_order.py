@@ -60,7 +60,7 @@ class BlockOrder:
         """Raises NotUnderstood for blocks that wait for each other, or know more of their place."""
         conduct(draft).refuse_unknown()
         if clusters.WORD in draft.text:
-            raise NotUnderstood("clusters, which are blocks side by side")
+            raise NotUnderstood("thread block clusters")
         order = str(setting["order"])
         body = draft.form.kernel.body
         if ({"blockIdx", "gridDim"} & functions_say(draft)) | (builtins_in(body) & s.BUILTINS):

@@ -95,7 +95,7 @@ def refuse_effects(
     for x in body:
         where = x.where
         if where is None:
-            raise NotUnderstood("where a statement stands")
+            raise NotUnderstood("the statement was not found")
         for a in facts.accesses:
             if where.holds(a.where) and a.kind != "read" and a.space not in spaces:
                 raise NotUnderstood(f"{a.array or 'memory'}, which is stored to beside the loop")

@@ -45,7 +45,7 @@ class BoundsChecks:
         """All of them."""
         edited = within_bounds(draft)
         if edited is draft:
-            raise NotUnderstood("no bounds check that every thread passes")
+            raise NotUnderstood("no bounds check that always holds")
         return edited.stepped(Step(self.name, setting, "Every thread is within bounds."))
 
 

@@ -82,7 +82,7 @@ class Coarsen:
                     raise
             else:
                 return done
-        raise NotUnderstood("what came of it")
+        raise NotUnderstood("the result of an unsupported operation is used")
 
 
 def _blocks(draft: Draft, axis: str) -> int:
@@ -106,7 +106,7 @@ class _Coarsening:
         """Neighbouring blocks' threads of one number."""
         axis, draft = self._axis, self._draft
         if {"blockIdx", "gridDim"} & functions_say(draft):
-            raise NotUnderstood("a function that asks for its block")
+            raise NotUnderstood("a device function that reads blockIdx or blockDim")
         said = builtins_in(self._body)
         if f"blockIdx.{axis}" not in said or said & s.BUILTINS:
             raise NotUnderstood(f"blockIdx.{axis} is not used")
@@ -167,7 +167,7 @@ class _Coarsening:
         """Threads next to each other in the grid."""
         draft, axis = self._draft, self._axis
         if functions_say(draft) or not self._conduct.is_alone:
-            raise NotUnderstood("threads that talk to their block")
+            raise NotUnderstood("a barrier or shared-memory communication within the block")
         places = Places.of(draft, self._body, axis)
         number, item = s.Number(str(self._factor)), s.Name(self._item, type="int")
 
@@ -271,7 +271,7 @@ def _refuse_left(draft: Draft) -> None:
         own = tuple(x for x in s.children(statement) if not isinstance(x, s.Statement))
         calls = tuple(s.Evaluate(x) for x in s.below(own) if isinstance(x, s.Call))
         if synchronises(calls, draft.form) and not same.together(whole, statement):
-            raise NotUnderstood("threads that leave before a barrier")
+            raise NotUnderstood("threads that return before a barrier")
 
 
 def renamed_node(body: Any, old: Any, new: Any) -> Any:

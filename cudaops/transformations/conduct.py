@@ -164,7 +164,7 @@ def refuse_exchange(draft: Draft) -> None:
     allocations = Allocations(draft)
     touched = [a for a in facts.accesses if a.space in ("global", "unknown", "module")]
     if any(a.space == "unknown" and a.kind != "read" for a in touched):
-        raise NotUnderstood("a write through a pointer that is not followed")
+        raise NotUnderstood("a write through a pointer of unknown target")
     for write in touched:
         if write.kind == "read":
             continue

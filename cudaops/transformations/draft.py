@@ -313,7 +313,7 @@ class Draft:
             }
             found.append(workload.model_copy(update=update))
         if not found:
-            raise NotUnderstood("it runs on no workload")
+            raise NotUnderstood("no captured launch executes it")
         return tuple(found)
 
     @cached_property

@@ -80,7 +80,7 @@ class FlatIndex:
     def __post_init__(self) -> None:
         draft = self.draft
         if functions_say(draft) or not conduct(draft).is_alone:
-            raise NotUnderstood("threads that talk to their block")
+            raise NotUnderstood("a barrier or shared-memory communication within the block")
         body: Any = own_parameters(draft, draft.form.kernel.body)
         self.places = Places.of(draft, body, self.axis)
         found: list[Any] = []
@@ -91,7 +91,7 @@ class FlatIndex:
 
         body = self.places.replaced(body, hold, totals=True)
         if not found:
-            raise NotUnderstood("no place in the grid")
+            raise NotUnderstood("no global thread index")
         self.place: s.Expression = found[0]
         self.total: int | None = None
         """Threads of the grid, where the kernel says so as a literal."""
@@ -447,7 +447,7 @@ def _ended(body: Sequence[Any]) -> tuple[Any, ...]:
             case s.Leave("continue"):
                 x = replace(x, word="return", where=None)
             case s.Leave():
-                raise NotUnderstood("a grid-stride loop that is left early")
+                raise NotUnderstood("a grid-stride loop with an early exit")
             case s.If(_, yes, no):
                 new = _ended(yes), _ended(no)
                 x = x if new == (yes, no) else replace(x, yes=new[0], no=new[1])

@@ -124,11 +124,11 @@ def _refuse(draft: Draft, found: Conduct, axis: str) -> None:
     body = draft.form.kernel.body
     found.refuse_unknown()
     if functions_say(draft) & {"threadIdx", "blockDim"}:
-        raise NotUnderstood("a function that asks for its thread")
+        raise NotUnderstood("a device function that reads threadIdx")
     if functions_wait(draft):
-        raise NotUnderstood("a function that waits for the block, or has shared memory")
+        raise NotUnderstood("a device function with a barrier or shared memory")
     if any(b.is_divergent for b in draft.facts.barriers if b.function != "__syncwarp"):
-        raise NotUnderstood("a barrier that not all threads reach")
+        raise NotUnderstood("a divergent barrier")
     said = builtins_in(body)
     if said & s.BUILTINS or f"threadIdx.{axis}" not in said:
         raise NotUnderstood(f"threadIdx.{axis} is not used by itself")
@@ -150,7 +150,7 @@ def _with_votes(body: Any) -> Any:
     """Votes of the block as sums that begin with nothing: each item adds its own."""
     local = set(local_variables(body))
     if any(isinstance(x, s.Assign) and x.operator and is_vote(x) for x in s.below(body)):
-        raise NotUnderstood("a vote that is added to something")
+        raise NotUnderstood("a block vote used as an operand of a sum")
 
     def change(node: Any) -> Any:
         match node:
@@ -191,7 +191,10 @@ def _folded(draft: Draft, body: Any, axis: str, factor: int) -> tuple[Any, ...]:
     if any(isinstance(x, s.Declare) and x.shared for x in s.below(rest)):
         raise NotUnderstood("shared memory that is declared within")
     rest = without_returns(own_parameters(draft, changed(rest, lambda x: new.get(builtin(x), x))))
-    pure, last = pure_functions(draft.form), NotUnderstood("what comes of it")
+    pure, last = (
+        pure_functions(draft.form),
+        NotUnderstood("the result of an unsupported operation is used"),
+    )
     for guards in (True, False):
         spread = Spread(draft, rest, item, factor, pure, shared=shared, by_guards=guards)
         try:

@@ -118,7 +118,7 @@ def _is_turned(facts: KernelFacts) -> bool:
 def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draft, str]:
     found = conduct(draft)
     if not found.is_alone or functions_say(draft):
-        raise NotUnderstood("threads that talk to their block")
+        raise NotUnderstood("a barrier or shared-memory communication within the block")
     body: Any = draft.form.kernel.body
     used = builtins_in(body)
     axes = [a for a in AXES if f"threadIdx.{a}" in used]
@@ -272,11 +272,11 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
 def _refuse_stack(draft: Draft, found: Conduct, used: set[str]) -> None:
     functions = functions_say(draft) & {"blockIdx", "gridDim", "threadIdx"}
     if not _may_stack(draft, found) or functions or functions_wait(draft):
-        raise NotUnderstood("threads that talk to their block")
+        raise NotUnderstood("a barrier or shared-memory communication within the block")
     if found.collectives and found.returns:
-        raise NotUnderstood("lanes that leave before their warp's exchange")
+        raise NotUnderstood("lanes that return before a warp collective")
     if any(b.is_divergent for b in draft.facts.barriers):
-        raise NotUnderstood("a barrier that not all threads reach")
+        raise NotUnderstood("a divergent barrier")
     if "blockIdx.x" not in used or used & s.BUILTINS or any(
         f"{root}.{a}" in used for root in ("threadIdx", "blockDim") for a in "yz"
     ):  # fmt: skip

@@ -102,7 +102,7 @@ def on_grid(draft: Draft, count: int) -> Draft:
     if strided is None:
         raise NotUnderstood("work that is not all in strides of the grid")
     if strided.meets and count <= max(w.grid.x for w in draft.workloads):
-        raise NotUnderstood("more iterations a block, which may need a barrier between them")
+        raise NotUnderstood("several iterations per block, which may need a barrier between them")
     few = (draft.launch_expression("gridDim.x") <= count,) if strided.meets else ()
     grid = (build(count), *draft.launch.grid[1:])
     return draft.launched(grid=grid).requiring(*strided.requires, *few)
@@ -319,7 +319,7 @@ def _only_read(body: Sequence[Any], arrays: set[str]) -> set[str]:
 def _persistent(draft: Draft, count: int) -> tuple[Draft, str]:
     found, body = conduct(draft), draft.form.kernel.body
     if {"blockIdx", "gridDim"} & functions_say(draft):
-        raise NotUnderstood("a function that asks for its block")
+        raise NotUnderstood("a device function that reads blockIdx or blockDim")
     used = builtins_in(body)
     if "blockIdx.x" not in used or used & s.BUILTINS:
         raise NotUnderstood("blockIdx.x is not used")
@@ -330,7 +330,7 @@ def _persistent(draft: Draft, count: int) -> tuple[Draft, str]:
     waits = found.barriers or found.collectives or found.shared
     if found.returns:
         if waits or found.calls_other:
-            raise NotUnderstood("threads that leave before a barrier")
+            raise NotUnderstood("threads that return before a barrier")
         lines = continued(lines)
     if found.collectives:
         refuse_parted_warps(draft)

@@ -169,7 +169,7 @@ def _tile(draft: Draft, places: Neighbourhoods, reads: Sequence[Near]) -> _Tile:
     if tile.elements * width > room_for(draft):
         raise NotUnderstood("no room for the tile in shared memory")
     if tile.saved < _LEAST_READS:
-        raise NotUnderstood("elements that are read too seldom")
+        raise NotUnderstood("too little reuse of the elements")
     if len(boxes) > _MOST_BOXES:
         raise NotUnderstood("loads under too many different conditions")
     return tile

@@ -69,7 +69,7 @@ class Hoist:
         """All of them, each in a table of its own."""
         made = with_tables(draft, lambda x: _Search(x).entries(), _with_table, _MOST_TABLES)
         if made is draft:
-            raise NotUnderstood("nothing dear that depends on one integer of few values")
+            raise NotUnderstood("no expensive expression of one integer with few values")
         says = "What many threads compute alike is computed once for each value, ahead of them."
         return made.stepped(Step(self.name, setting, says))
 

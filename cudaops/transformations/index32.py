@@ -48,11 +48,11 @@ class Index32:
         ranges = Ranges(draft)
         narrow = _narrowed(draft, _candidates(draft, ranges), ranges)
         if not narrow:
-            raise NotUnderstood("no variable of 64 bits that is proved small")
+            raise NotUnderstood("no 64-bit variable proved to fit into 32 bits")
         change = _Narrowing(draft, ranges, set(narrow))
         body = tuple(change.statement(x) for x in draft.form.kernel.body)
         if not change.done:
-            raise NotUnderstood("no arithmetic of 64 bits that is proved small")
+            raise NotUnderstood("no 64-bit arithmetic proved to fit into 32 bits")
         header, lines = _parameters(draft, [n for n in narrow if n in _names_of_parameters(draft)])
         proofs = in_order((*narrow.values(), *change.proofs))
         step = Step(self.name, setting, "Indices take 32 bits, which all launches fit in.")

@@ -92,7 +92,7 @@ class Inline:
             made = without_unused_groups(made)
             says.append("Methods of cooperative groups are the intrinsics that they stand for.")
         if not says:
-            raise NotUnderstood("no call whose function can stand in the kernel")
+            raise NotUnderstood("no call that can be inlined")
         return made.stepped(Step(self.name, setting, " ".join(says)))
 
 
@@ -266,12 +266,12 @@ def _check(draft: Draft, function: s.Function) -> None:
     while waiting:
         for callee in map(form.function, calls_in(waiting.pop().body)):
             if callee is not None and callee.name == name:
-                raise NotUnderstood(f"{name} calls itself")
+                raise NotUnderstood(f"{name} is recursive")
             if callee is not None and callee.name not in seen:
                 seen.add(callee.name)
                 waiting.append(callee)
     if function.where is None or function.body_where is None:
-        raise NotUnderstood(f"where {name} stands")
+        raise NotUnderstood(f"{name} was not found")
     for x in s.below(function.body):
         if isinstance(x, s.Opaque):
             raise NotUnderstood(f"{x.what} in {name}")
@@ -280,7 +280,7 @@ def _check(draft: Draft, function: s.Function) -> None:
     text = draft.program.file(function.where.file).text
     header = header_of(text, function)
     if "noinline" in header:
-        raise NotUnderstood(f"{name} is not to be inlined")
+        raise NotUnderstood(f"{name} is __noinline__")
     body = text.encode()[function.body_where.start : function.body_where.end].decode()
     words = {t.text for t in lex(byte_text(body)).tokens}
     if words & _UNKNOWN or has_volatile(function):

@@ -91,7 +91,7 @@ class InlinedBody:
             if is_pure(argument):
                 continue
             if any(not isinstance(x, s.Number) for x in others):
-                raise NotUnderstood("an argument that does something, and others")
+                raise NotUnderstood("an argument with a side effect among others")
 
     # Names
 
@@ -138,7 +138,7 @@ class InlinedBody:
         for p, argument in zip(self._function.parameters, self._call.arguments, strict=True):
             if not p.name:
                 if not is_pure(argument):
-                    raise NotUnderstood("an argument that nobody takes, which does something")
+                    raise NotUnderstood("an unused argument with a side effect")
                 continue
             if p.is_reference:
                 self._refer(p, argument, names, lines, said)

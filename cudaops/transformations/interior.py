@@ -86,7 +86,7 @@ def _read(draft: Draft, loop: s.For) -> tuple[s.For, tuple[Any, ...]]:
     if is_volatile(form.kernel, form):
         raise NotUnderstood("volatile memory or assembly")
     if synchronises((loop,), form):
-        raise NotUnderstood("threads that meet in the loop")
+        raise NotUnderstood("a barrier or warp collective in the loop")
     fixed = set(scalars_of(form.kernel)) - all_written_names((loop,), form) - declared_in(loop)
     walk = _Walk(form, fixed)
     inside = walk.loop(loop, {})
@@ -137,7 +137,7 @@ class _Walk:
             raise NotUnderstood("a loop that counts down, or from what it finds")
         start, bound = (renamed(x, known) for x in (loop.start, loop.bound))
         if not self._is_fixed(start) or not self._is_fixed(bound):
-            raise NotUnderstood("a loop whose ends move")
+            raise NotUnderstood("a loop bound that changes")
         if loop.operator == "<":
             value = literal(bound)
             one = s.Number("1", type="int")

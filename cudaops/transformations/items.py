@@ -245,13 +245,13 @@ class Spread:
         for node in body:
             if is_barrier(node, BARRIERS - VOTES):
                 if guard is not None:
-                    raise NotUnderstood("a barrier that some items may not reach")
+                    raise NotUnderstood("a barrier that is divergent after coarsening")
                 flush()
                 parts.append(_Single(node))
             elif isinstance(node, s.Evaluate) and is_vote(vote := node.value):
                 assert isinstance(vote, s.Assign)
                 if guard is not None or root_of(vote.target) in self._dependent:
-                    raise NotUnderstood("a vote that items differ in")
+                    raise NotUnderstood("a block vote whose operand depends on the coarsened item")
                 flush()
                 self._groups.append(_Group([node]))
                 parts.append(self._groups[-1])
@@ -266,7 +266,7 @@ class Spread:
                 parts.extend(shared)
             else:
                 if calls_in(node) & BARRIERS:
-                    raise NotUnderstood("a barrier that some items may not reach")
+                    raise NotUnderstood("a barrier that is divergent after coarsening")
                 waiting.append(node)
         flush()
         return parts

@@ -95,7 +95,7 @@ class Jam:
         factor = int(setting["factor"])
         trips = nest.outer.trips()
         if trips is not None and trips < factor:
-            raise NotUnderstood("a loop of fewer iterations")
+            raise NotUnderstood("a trip count below the factor")
         lines = _jammed(draft, nest, factor)
         if nest.outer.is_own and not plainly_declared(draft.form.kernel, nest.outer.variable):
             lines = (s.Block(lines),)
@@ -119,7 +119,7 @@ def _read(draft: Draft, node: s.For) -> Nest:
     if len(loops) != 1:
         raise NotUnderstood("no loop in it, or several")
     if has_jump(node) or synchronises((node,), form):
-        raise NotUnderstood("iterations that are left early, or threads that meet")
+        raise NotUnderstood("an early exit, a barrier or a warp collective in the loop")
     if size_of(outer.body, form) > _LARGEST:
         raise NotUnderstood("an iteration that is too large")
     at = loops[0]
@@ -130,14 +130,14 @@ def _read(draft: Draft, node: s.For) -> Nest:
     shared = _shared_loops(nest, form)
     early = (*before, inner)
     if writes_memory(early, form):
-        raise NotUnderstood("memory that is written before the inner loop ends")
+        raise NotUnderstood("a store inside of the inner loop")
     changes = all_written_names(early, form)
     if not changes <= own | shared:
         raise NotUnderstood(f"{', '.join(sorted(changes - own - shared))}, carried over iterations")
     if (all_written_names(after, form) & names_in(early)) - own:
-        raise NotUnderstood("what an iteration leaves for the next one")
+        raise NotUnderstood("a loop-carried dependence")
     if not _has_reuse(nest):
-        raise NotUnderstood("nothing that iterations share")
+        raise NotUnderstood("no data shared between iterations")
     _apart(draft, nest)
     return nest
 
@@ -180,7 +180,7 @@ def _shared_loops(nest: Nest, form: s.KernelForm) -> set[str]:
         moving = (nest.own - found) | {nest.outer.variable}
         if loop.start is None or names_in(ends) & moving or reads_memory(ends):
             if not found:
-                raise NotUnderstood("an inner loop that differs from iteration to iteration")
+                raise NotUnderstood("an inner loop whose bounds depend on the outer iteration")
             return found
         found.add(loop.variable)
         inside = [x for x in loop.body if isinstance(x, s.For)]

@@ -199,7 +199,7 @@ def _of_loops(
             used = tuple(one for one in later if wanted & one.elements)
             trips, requires = _length(draft, ranges, first.loop, found)
             return _Plan(listed, (first, *used), found, trips, requires)
-    raise NotUnderstood("nothing that one loop loads in every iteration, and another again")
+    raise NotUnderstood("no unconditional load that a later loop repeats")
 
 
 def _loaded(one: _Pass) -> Iterator[_Kept]:
@@ -331,7 +331,7 @@ def _length(
     low, high = ranges.nonnegative(loop.start), ranges.upper(loop.start)
     least = ranges.most(loop.step, 1)
     if bound is None or step is None or low is None or high is None or least is None:
-        raise NotUnderstood("loops whose range the launch does not give")
+        raise NotUnderstood("loop bounds that the launch does not determine")
     sizes = ELEMENT_BYTES | dict(draft.form.sizes)
     each = sum(max(sizes[getattr(x.place, "type", "")], 4) for x in kept)
     small = all(x.startswith("blockDim.") for x in high[0].names() | step.names())

@@ -116,7 +116,7 @@ class _Kernel:
         items = (x for x in facts.items if x.name == draft.launch.kernel and x.body)
         item = next(items, None)
         if item is None or item.parameters is None:
-            raise NotUnderstood("where the kernel stands")
+            raise NotUnderstood("the kernel is not in this file")
         self._start = item.start
         inside = facts.tokens[item.parameters[0] + 1 : item.parameters[1]]
         self._parameters = {part[-1].text: part for part in split_commas(inside, angles=True)}

@@ -120,7 +120,7 @@ class Team:
         names = ["best", "at", *(f"other{n}" for n in range(len(types) - 2))]
         name = self.draft.free(f"block_{'most' if a.function == '>' else 'least'}")
         if not self.helpers.get(name, _best_story(a)).startswith(_best_story(a)):
-            raise NotUnderstood("best ones of several types over a block")
+            raise NotUnderstood("block-wide extremes of several types")
         given = ", ".join(f"{t}& {n}" for t, n in zip(types, names, strict=True))
         news = [f"new_{n}" for n in names]
         lanes = [f"__shfl_xor_sync({FULL}, {n}, apart)" for n in names]
@@ -243,9 +243,9 @@ class Sharing:
             called |= calls_in(function.body) if function.name in called else set()
         for function in draft.form.functions:
             if function.name in called and names_in(function.body) & {*s.BUILTINS, "warpSize"}:
-                raise NotUnderstood(f"{function.name}, which looks at its thread")
+                raise NotUnderstood(f"{function.name} reads threadIdx")
         if called & {*COLLECTIVES, "__syncwarp"}:
-            raise NotUnderstood("lanes that already work together")
+            raise NotUnderstood("warp collectives in the kernel")
 
     def shared(self, *, whole_kernel: bool) -> list[Any]:
         """The body for all lanes: of the kernel, or of a part that one thread goes through. Raises
@@ -376,7 +376,7 @@ class Sharing:
 
     def _refuse_effect(self, node: Any) -> None:
         if node is not None and self._is_effect(node):
-            raise NotUnderstood("a value that comes of an effect on memory")
+            raise NotUnderstood("a value from an operation with a side effect")
 
     def _has_team_work(self, body: Sequence[Any]) -> bool:
         return any(id(x) in self._chosen or is_barrier(x) for x in s.below(tuple(body)))

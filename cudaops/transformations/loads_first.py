@@ -93,7 +93,7 @@ class LoadsFirst:
         plan = _read(draft, loop_of(draft.form.kernel, setting["loop"]))
         trips = plan.loop.trips()
         if trips is not None and trips < factor:
-            raise NotUnderstood("a loop of fewer iterations")
+            raise NotUnderstood("a trip count below the factor")
         body = swapped(draft.form.kernel.body, plan.loop.node, _written(draft, plan, factor))
         needs = () if trips is not None else conditions(draft, plan.loop, factor - 1)
         says = (
@@ -143,12 +143,12 @@ def _read(draft: Draft, node: s.For) -> _Plan:
     loop = counted(node, form)
     looks_ahead(loop)
     if not is_innermost(node) or has_jump(loop.body) or synchronises(loop.body, form):
-        raise NotUnderstood("a loop that is left early, or in which threads meet")
+        raise NotUnderstood("a loop with an early exit, a barrier or a warp collective")
     if size_of(loop.body, form) > _LARGEST:
-        raise NotUnderstood("a body that is too large to gain by it")
+        raise NotUnderstood("a loop body too large to gain from it")
     loads = tuple(_loads(draft, loop))
     if not 0 < len(loads) <= _MOST_LOADS:
-        raise NotUnderstood("no loads that every iteration makes, or too many to be held")
+        raise NotUnderstood("no unconditional loads, or too many for registers")
     return _Plan(loop, loads)
 
 

@@ -66,7 +66,7 @@ class Lookup:
             begun, _entries, lambda x, entry: _with_table(x, entry, entries), _MOST_TABLES
         )
         if made is begun:
-            raise NotUnderstood("no dear function of one or two integers")
+            raise NotUnderstood("no expensive function of one or two integers")
         says = f"What depends on small integers alone is looked up in tables of {entries} at most."
         return made.stepped(Step(self.name, setting, says))
 

@@ -146,7 +146,7 @@ def counted(node: s.For, form: s.KernelForm) -> Counted:
     variable, by, sign = _stepping(step[0])
     operator, bound = _comparison(node.condition, variable)
     if sign != ("+" if operator in ("<", "<=") else "-"):
-        raise NotUnderstood("a loop that steps away from its bound")
+        raise NotUnderstood("a step in the wrong direction")
     start, is_own = _beginning(node.first, variable)
     start, bound, by = (computed(x) for x in (start, bound, by))
     if operator == "<=" and (last := literal(bound)) is not None and last < _MOST:
@@ -168,7 +168,7 @@ def _stepping(step: Any) -> tuple[s.Name, Any, str]:
             text == name.text
         ):
             return _upwards(name, by, sign)
-    raise NotUnderstood("how a loop steps")
+    raise NotUnderstood("an unsupported loop step")
 
 
 def _upwards(name: s.Name, by: Any, sign: str) -> tuple[s.Name, Any, str]:
@@ -199,7 +199,7 @@ def _beginning(first: Sequence[Any], variable: s.Name) -> tuple[Any, bool]:
             return value, True
         case (s.Evaluate(s.Assign(s.Name(name), "", value)),) if name == variable.text:
             return value, False
-    raise NotUnderstood("how a loop begins")
+    raise NotUnderstood("an unsupported loop initialisation")
 
 
 def _stays(loop: Counted, form: s.KernelForm) -> None:
@@ -210,9 +210,9 @@ def _stays(loop: Counted, form: s.KernelForm) -> None:
         raise NotUnderstood(f"a loop whose body changes {', '.join(sorted(fixed & changes))}")
     ends = (loop.bound, loop.step)
     if any(isinstance(x, s.Call) and x.function not in PURE for x in s.below(ends)):
-        raise NotUnderstood("a loop whose bound is called for")
+        raise NotUnderstood("a loop bound from a function call")
     if reads_memory(ends) and writes_memory(loop.body, form):
-        raise NotUnderstood("a loop whose bound stands in memory, and that writes memory")
+        raise NotUnderstood("a loop bound in memory that the loop may overwrite")
 
 
 def size_of(body: Any, form: s.KernelForm) -> int:
@@ -401,7 +401,7 @@ def _step_of(draft: Draft, loop: Counted) -> Polynomial:
     facts = [x for x in draft.facts.loops if x.where == loop.node.where]
     steps = {x.step for x in facts if x.step is not None}
     if len(steps) != 1:
-        raise NotUnderstood("a step that is not known")
+        raise NotUnderstood("an unknown step")
     step = steps.pop()
     return step if loop.sign == "+" else -step
 

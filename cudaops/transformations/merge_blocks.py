@@ -98,7 +98,7 @@ def _parts(draft: Draft) -> _Parts:
     clear, moved = _sorted(draft, clear, home)
     work = (*moved, *work)
     if has_return(body):
-        raise NotUnderstood("threads that leave before the end")
+        raise NotUnderstood("threads that return before the end of the kernel")
     if any(map(_asks_for_block, s.below((*clear, *home)))):
         raise NotUnderstood("a beginning or an end that depends on the block")
     _prove_scopes(draft, clear, work, home)
@@ -167,7 +167,7 @@ def _within(draft: Draft, body: Sequence[Any]) -> Iterator[Access]:
     for access in draft.facts.accesses:
         where = access.where
         if where is None:
-            raise NotUnderstood("an access whose place is not known")
+            raise NotUnderstood("an access to an unknown address")
         if any(p.start <= where.start < p.end for p in places):
             yield access
 
@@ -184,11 +184,11 @@ def _prove_work(
         if isinstance(node, s.Step | s.Assign) and not isinstance(node.target, s.Name):
             zero = isinstance(node, s.Assign) and not node.operator and _is_zero(node.value)
             if not zero:
-                raise NotUnderstood("shared memory that does not begin as 0")
+                raise NotUnderstood("shared memory that is not zero-initialised")
     found: dict[str, str] = {}
     for access in _within(draft, work):
         if access.space == "unknown":
-            raise NotUnderstood("a pointer that is not followed")
+            raise NotUnderstood("a pointer of unknown target")
         if access.space != "shared":
             continue
         site = sites.get(access.where)
@@ -198,10 +198,10 @@ def _prove_work(
         if found.setdefault(access.array, function) != function:
             raise NotUnderstood(f"{access.array} is changed in two ways")
     if not found:
-        raise NotUnderstood("nothing is collected in shared memory")
+        raise NotUnderstood("no accumulation in shared memory")
     cleared = {a.array for a in _within(draft, clear) if a.space == "shared"}
     if found.keys() - cleared:
-        raise NotUnderstood("shared memory that does not begin as 0")
+        raise NotUnderstood("shared memory that is not zero-initialised")
     return found
 
 
@@ -239,7 +239,7 @@ def _prove_home(
         if any(a.kind != "atomic" for a in draft.facts.touching(array)):
             raise NotUnderstood(f"{array} is read too")
     if not brought:
-        raise NotUnderstood("nothing is brought home")
+        raise NotUnderstood("no flush of the private copy to global memory")
 
 
 def _is_test(node: Any) -> bool:

@@ -97,7 +97,7 @@ class _Thread:
             elif place + number(1) in ends:
                 ends.append(place)
             else:
-                raise NotUnderstood("a place in the middle that is left out")
+                raise NotUnderstood("a gap in the neighbourhood (an element that no load reads)")
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Neighbourhoods:
         node = reached.node
         place = place_of(node)
         if place is None or not reached.is_known:
-            raise NotUnderstood("a load that is not made by all")
+            raise NotUnderstood("a load that not all threads execute")
         clamps: dict[str, _Clamp] = {}
         index = self._polynomial(place.index, reached.loops, clamps)
         ranges = {o.variable: _ends_of(o) for o in reached.loops}
@@ -330,7 +330,7 @@ class Neighbourhoods:
                 if factor != number(1):
                     raise NotUnderstood("a place that is scaled")
         if len(axes) != 1:
-            raise NotUnderstood("no place on one axis")
+            raise NotUnderstood("no global thread index along one axis")
         coordinate = Coordinate()
         for name in ranges:
             rest, factor = _taken(rest, name)
@@ -340,7 +340,7 @@ class Neighbourhoods:
                     raise NotUnderstood("a loop that is scaled")
                 coordinate = _looped(coordinate, name, by, ranges)
         if rest.constant is None:
-            raise NotUnderstood("a distance that is no number")
+            raise NotUnderstood("a distance that is not constant")
         return axes[0], _shifted(coordinate, rest.constant)
 
     # When it is made
@@ -380,7 +380,7 @@ class Neighbourhoods:
             box.append((axis, span.met(lows, ends)))
         kept = [r for r in dict.fromkeys(requires) if r.constant is None or r.constant < 0]
         if any(r.constant is not None for r in kept):
-            raise NotUnderstood("a load that is never made")
+            raise NotUnderstood("a load that never executes")
         return tuple(box), tuple(kept)
 
     @staticmethod
@@ -429,7 +429,7 @@ class Neighbourhoods:
             rest, factor = _taken(between, _at(axis))
             if factor.constant in (1, -1) and self._is_of_launch(rest):
                 return axis, rest if factor.constant == -1 else -rest
-        raise NotUnderstood("a condition that is no bound of a place")
+        raise NotUnderstood("a condition that is no bound on the global thread index")
 
     def _without_sign(
         self, sides: Sequence[Polynomial], loops: Sequence[Counted]
@@ -452,7 +452,7 @@ class Neighbourhoods:
         """Note one bound of the thread's place or of the element's."""
         found = [(a, f) for a in AXES if (f := _taken(below, _at(a))[1]).terms]
         if len(found) != 1 or found[0][1].constant not in (1, -1):
-            raise NotUnderstood("a condition that is no bound of a place")
+            raise NotUnderstood("a condition that is no bound on the global thread index")
         axis, sign = found[0][0], found[0][1].constant or 0
         rest, _ = _taken(below if sign > 0 else -below, _at(axis))
         coordinate = Coordinate()
@@ -496,7 +496,7 @@ def _ends_of(loop: Counted) -> tuple[int, int]:
     """The least and the largest value of its variable. Raises NotUnderstood."""
     trips, start, stride = loop.trips(), literal(loop.start), loop.stride
     if not trips or start is None or stride != 1:
-        raise NotUnderstood("a loop whose turns are not known, or leave places out")
+        raise NotUnderstood("a trip count that is unknown, or a step greater than 1")
     last = start + (trips - 1) * (1 if loop.sign == "+" else -1)
     return min(start, last), max(start, last)
 
@@ -513,7 +513,7 @@ def _looped(
     coordinate: Coordinate, name: str, by: int, ranges: dict[str, tuple[int, int]]
 ) -> Coordinate:
     if by not in (1, -1):
-        raise NotUnderstood("a loop that leaves places out")
+        raise NotUnderstood("a step greater than 1")
     low, high = sorted(by * end for end in ranges[name])
     return replace(
         coordinate, loops=(*coordinate.loops, (name, by)), low=coordinate.low + low,

@@ -70,7 +70,7 @@ class Pad:
                 result = best
                 padded[kind].append(f"`{name}`")
         if not any(padded.values()):
-            raise NotUnderstood("no array in shared memory whose rows' length makes lanes wait")
+            raise NotUnderstood("no shared array with bank conflicts from its row length")
         if room_for(result) < 0:
             raise NotUnderstood("no room for longer rows in shared memory")
         done = []

@@ -125,9 +125,9 @@ def _read(draft: Draft, node: s.For) -> _Plan:
         raise NotUnderstood("volatile memory or assembly")
     loop = counted(node, form)
     if not loop.is_own or loop.stride is None or has_jump(loop.body):
-        raise NotUnderstood("a loop that is left early, or has its variable from before")
+        raise NotUnderstood("a loop with an early exit, or whose variable is declared before it")
     if not is_pure((loop.start, loop.bound)) or reads_memory((loop.start, loop.bound)):
-        raise NotUnderstood("a loop whose ends stand in memory")
+        raise NotUnderstood("a loop bound in memory")
     looks_ahead(loop)
     at = 0
     while at < len(loop.body) and loop.body[at] == _BARRIER:
@@ -142,7 +142,7 @@ def _read(draft: Draft, node: s.For) -> _Plan:
     held = tuple(_held(filling, shared, draft))
     _is_known_ahead(draft, loop, filling, held)
     if not 0 < len(held) <= _MOST_HELD:
-        raise NotUnderstood("nothing, or too much, to be held in registers")
+        raise NotUnderstood("no data to keep in registers, or too much")
     return _Plan(loop, before, filling, rest, held)
 
 
@@ -187,12 +187,12 @@ def _is_known_ahead(
     ahead = (*values, *inits, *conditions_of)
     moved = changing | (declared_in(loop.body) - own)
     if names_in(ahead) & (moved - {loop.variable}) or loop.variable in changing:
-        raise NotUnderstood("a load that depends on what the loop changes")
+        raise NotUnderstood("a load whose address changes in the loop")
     for node in s.below(ahead):
         if isinstance(node, s.Index) or (isinstance(node, s.Unary) and node.operator in "*&"):
             root = root_of(node.operand if isinstance(node, s.Unary) else node)
             if root is None or not memory.is_read_only(root):
-                raise NotUnderstood("a load of what may be written")
+                raise NotUnderstood("a load that may alias a store")
 
 
 def _refuse_second(draft: Draft, plan: _Plan) -> None:

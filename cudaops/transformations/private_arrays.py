@@ -73,7 +73,7 @@ class PrivateArrays:
         """Every array that it can be done for."""
         arrays = _candidates(draft)
         if not arrays:
-            raise NotUnderstood("no array of a thread's own that is indexed by a value")
+            raise NotUnderstood("no local array with a dynamic index")
         if setting["into"] == "shared":
             return _in_shared(draft, arrays, setting)
         return _in_word(draft, arrays, setting)

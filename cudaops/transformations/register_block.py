@@ -94,7 +94,7 @@ class RegisterBlock:
             except NotUnderstood:
                 continue
             return done
-        raise NotUnderstood("what came of it")
+        raise NotUnderstood("the result of an unsupported operation is used")
 
 
 class _Blocking:

@@ -103,7 +103,7 @@ def _with_restrict(draft: Draft) -> Draft:
     memory = Memory(draft)
     names = list(_restricted(draft, memory))
     if not names:
-        raise NotUnderstood("no pointer that can be told not to alias")
+        raise NotUnderstood("no pointer proved not to alias another")
     header = draft.printer().header
     for name in names:
         found = _declared(header, name)
@@ -112,7 +112,7 @@ def _with_restrict(draft: Draft) -> Draft:
     kernel = draft.form.kernel
     where, body = kernel.where, kernel.body_where
     if where is None or body is None:
-        raise NotUnderstood("where the kernel stands")
+        raise NotUnderstood("the kernel is not in this file")
     text = draft.program.main.text.encode()[body.start : body.end].decode()
     guards = []
     for one, other in combinations([p.name for p in kernel.parameters if p.is_pointer], 2):
@@ -168,7 +168,7 @@ def _array(base: s.Expression, pointers: set[str], structures: set[str]) -> str:
 def _with_loads(draft: Draft) -> Draft:
     loads = {id(x) for x in _loads(draft, Memory(draft))}
     if not loads:
-        raise NotUnderstood("nothing that is only read")
+        raise NotUnderstood("no read-only data")
     # Outer ones are new objects once inner ones are changed: they are told by their place.
     places = {x.where for x in s.below(draft.form.kernel.body) if id(x) in loads}
 

@@ -80,7 +80,7 @@ class ScalarReplace:
         loop = loop_of(draft.form.kernel, setting["loop"])
         held = _held(draft, loop)
         if not held:
-            raise NotUnderstood("nothing that every iteration touches at one address")
+            raise NotUnderstood("no access at a loop-invariant address")
         body, names = _replaced(draft, loop, held)
         printer = draft.printer()
         told = " and ".join(
@@ -102,9 +102,9 @@ def _held(draft: Draft, loop: s.For) -> tuple[Held, ...]:
     inside = (loop.condition, loop.step, loop.body)
     parts = tuple(x for part in inside if part for x in (part if type(part) is tuple else (part,)))
     if synchronises(parts, form):
-        raise NotUnderstood("threads that meet in the loop")
+        raise NotUnderstood("a barrier or warp collective in the loop")
     if any(isinstance(x, s.Give) or x == s.Leave("return") for x in s.below(parts)):
-        raise NotUnderstood("a loop that returns")
+        raise NotUnderstood("a return in a loop")
     moved = _moved(loop, parts, form)
     known = set(scalars_of(form.kernel)) | s.BUILTINS | {p.name for p in form.kernel.parameters}
     places = [p for p in _places(parts) if _is_steady(p, moved, known)]

@@ -40,20 +40,20 @@ def scan_in(
     `apart`: whether two arrays never share memory.
     """
     if any(isinstance(x, s.Leave | s.Give) for x in s.below(loop.body)):
-        raise NotUnderstood("a scan that some iterations leave early")
+        raise NotUnderstood("a scan with an early exit")
     heads = (*loop.first, *loop.step, *([loop.condition] if loop.condition else []))
     if name in names_in(heads):
         raise NotUnderstood(f"{name}, which counts as well")
     at = [n for n, x in enumerate(loop.body) if name in {root_of(t) for t in targets_in(x)}]
     found = accumulation(loop.body[at[0]]) if len(at) == 1 else None
     if found is None or found.place != s.Name(name) or found.kind not in _KINDS:
-        raise NotUnderstood(f"{name}, which one iteration leaves to the next")
+        raise NotUnderstood(f"a loop-carried dependence through {name}")
     value = _value(loop.body[at[0]], found)
     first = next(n for n, x in enumerate(loop.body) if name in names_in(x))
     before, between = loop.body[:first], loop.body[first : at[0]]
     after = loop.body[at[0] + 1 :]
     if name in names_in(value) or any(isinstance(x, s.Refer) for x in s.below(loop.body)):
-        raise NotUnderstood(f"{name}, which one iteration leaves to the next")
+        raise NotUnderstood(f"a loop-carried dependence through {name}")
     _may_come_first(value, between, apart, form)
     return found, Scan(name, value, tuple(before), tuple(between), tuple(after))
 

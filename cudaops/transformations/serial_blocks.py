@@ -43,7 +43,7 @@ def prove_independent(draft: Draft) -> None:
     if facts.unmodelled or facts.calls:
         raise NotUnderstood(f"what {(*facts.unmodelled, *facts.calls)[0]} does")
     if any(b.function not in _WAITS for b in facts.barriers):
-        raise NotUnderstood("a fence, or a barrier of a kind that may wait for other blocks")
+        raise NotUnderstood("a memory fence or a grid-wide barrier")
     for function in (draft.form.kernel, *draft.form.functions):
         if has_volatile(function):
             raise NotUnderstood("volatile memory")
@@ -74,7 +74,7 @@ def serial(draft: Draft, body: Sequence[Any], most: int, *, is_last: bool = True
     """
     for function in draft.form.functions:
         if any(_is_of_grid(x) for x in s.below(function.body)):
-            raise NotUnderstood(f"{function.name} asks for its block")
+            raise NotUnderstood(f"{function.name} reads blockIdx or blockDim")
     refuse_parted_warps(draft)
     axes = [a for a, extent in zip("xyz", draft.launch.grid, strict=True) if extent != ONE] or ["x"]
     flat = axes == ["x"]

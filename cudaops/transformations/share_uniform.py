@@ -230,4 +230,4 @@ def _refuse_stored(draft: Draft, loops: Loops, body: Sequence[Any]) -> None:
         if any(loops.may_meet(store, read) for store in stores):
             raise NotUnderstood(f"{read.array}, which the kernel stores to")
     if names_in(tuple(body)) & {"warpSize"}:
-        raise NotUnderstood("loops that ask for the warp's size")
+        raise NotUnderstood("a loop that reads warpSize")

@@ -184,10 +184,10 @@ class _Finder:
         halves = self._halves(loop, name)
         body = [x for x in loop.body if not is_barrier(x)]
         if len(loop.body) != len(body) + 1 or len(body) != 1 or not isinstance(body[0], s.If):
-            raise NotUnderstood("no tree")
+            raise NotUnderstood("no reduction tree")
         barriers = self.draft.facts.barriers
         if any(b.is_divergent and loop.where and loop.where.holds(b.where) for b in barriers):
-            raise NotUnderstood("a barrier that not all threads reach")
+            raise NotUnderstood("a divergent barrier")
         round_, waits_first = body[0], is_barrier(loop.body[0])
         size = 2 * self._value(first) if halves else self._limit(loop, name)
         if size & (size - 1) or not 32 <= size <= threads:
@@ -195,7 +195,7 @@ class _Finder:
         thread = self._thread_of(round_, name, halves)
         sums = [self._sum(x, thread, s.Name(name)) for x in round_.yes]
         if round_.no or not sums or len({repr(a.place) for a in sums}) < len(sums):
-            raise NotUnderstood("no tree")
+            raise NotUnderstood("no reduction tree")
         self.guards.add(self.draft.launch_expression("blockDim.x").equals(threads))
         statements: list[Any] = [loop]
         end = self._value(loop.condition.right) if halves else 0  # type: ignore[union-attr]
@@ -211,7 +211,7 @@ class _Finder:
         """Whether the step is to a half, rather than to the double."""
         condition, step = loop.condition, loop.step
         if not isinstance(condition, s.Binary) or condition.left != s.Name(name) or len(step) != 1:
-            raise NotUnderstood("no tree")
+            raise NotUnderstood("no reduction tree")
         match step[0]:
             case s.Assign(s.Name(same), "/" | ">>" as operator, s.Number(by)):
                 down = True
@@ -222,17 +222,17 @@ class _Finder:
             case s.Assign(s.Name(same), "*" | "<<" as operator, s.Number(by)):
                 down = False
             case _:
-                raise NotUnderstood("no tree")
+                raise NotUnderstood("no reduction tree")
         wanted = "1" if operator in (">>", "<<") else "2"
         right = condition.operator in (">", ">=") if down else condition.operator == "<"
         if same != name or by.rstrip("uU") != wanted or not right:
-            raise NotUnderstood("no tree")
+            raise NotUnderstood("no reduction tree")
         return down
 
     def _limit(self, loop: s.For, name: str) -> int:
         _, first = _begun(loop)
         if self._value(first) != 1 or not isinstance(loop.condition, s.Binary):
-            raise NotUnderstood("no tree")
+            raise NotUnderstood("no reduction tree")
         return self._value(loop.condition.right)
 
     def _thread_of(self, round_: s.If, name: str, halves: bool) -> Any:
@@ -247,9 +247,9 @@ class _Finder:
                     s.Binary("*", s.Number("2"), s.Name(name)),
                     s.Binary("*", s.Name(name), s.Number("2")),
                 ):
-                    raise NotUnderstood("no tree")
+                    raise NotUnderstood("no reduction tree")
             case _:
-                raise NotUnderstood("no tree")
+                raise NotUnderstood("no reduction tree")
         if not self._is_thread(thread):
             raise NotUnderstood("a tree over something else than the block")
         return thread
@@ -301,18 +301,18 @@ class _Finder:
         """What one statement of a round does with an array: `a[t] += a[t + s]`."""
         found = accumulation(x)
         if found is None or found.moved or found.kind in ("flag", "best") or len(found.values) != 1:
-            raise NotUnderstood("a round that does something else")
+            raise NotUnderstood("an iteration with other work than the tile")
         place, other = found.place, found.values[0]
         match place, other:
             case s.Index(s.Name(array), at), s.Index(s.Name(same), s.Binary("+", a, b)):
                 pass
             case _:
-                raise NotUnderstood("a round that does something else")
+                raise NotUnderstood("an iteration with other work than the tile")
         declared = next((y for y in s.below(self.draft.form.kernel.body)
                          if isinstance(y, s.Declare) and y.name == array), None)  # fmt: skip
         pairs = ((a, b), (b, a))
         if array != same or at != thread or (thread, apart) not in pairs or declared is None:
-            raise NotUnderstood("a round that does something else")
+            raise NotUnderstood("an iteration with other work than the tile")
         if not declared.shared or declared.type not in WORDS or (isinstance(
             x, s.Evaluate
         ) and getattr(x.value, "operator", "") == "-"):  # fmt: skip
@@ -401,7 +401,7 @@ class _Finder:
             if again and not (
                 around[-1].body is body and self._is_read(body[:nth], array, tree.thread)
             ):
-                raise NotUnderstood(f"{array}, which the next round may read")
+                raise NotUnderstood(f"{array}, which the next iteration may read")
             if not filled or around:
                 end = (around[0] if around else tree.statements[-1]).where
                 self._refuse_later(array, end)
@@ -428,7 +428,7 @@ class _Finder:
 
     def _refuse_later(self, array: str, end: s.Range | None) -> None:
         if end is None:
-            raise NotUnderstood("where the tree stands")
+            raise NotUnderstood("the reduction tree was not found")
         if any(
             a.array == array and a.where and a.where.start >= end.end and a.kind == "read"
             and (a.offset_bytes is None or a.offset_bytes.constant != 0)
@@ -458,7 +458,7 @@ def _begun(loop: s.For) -> tuple[str, Any]:
             return name, value
         case (s.Evaluate(s.Assign(s.Name(name), "", value)),):
             return name, value
-    raise NotUnderstood("how the loop begins")
+    raise NotUnderstood("an unsupported loop initialisation")
 
 
 def _is_whole(argument: Any, array: str) -> bool:

@@ -63,7 +63,7 @@ class SinCos:
             raise NotUnderstood(f"the program's own {', '.join(sorted(own))}")
         edited = rewritten(draft, _with_pairs)
         if edited is draft:
-            raise NotUnderstood("no sine and cosine of one angle that are both computed")
+            raise NotUnderstood("no sin and cos of the same angle")
         says = "Sine and cosine of one angle come of one call."
         return edited.stepped(Step(self.name, setting, says))
 

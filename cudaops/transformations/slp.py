@@ -176,7 +176,7 @@ class _Packed:
                 target = statement.value.target
                 written = root_of(target) if isinstance(target, s.Index) else None
                 if written is not None and not self._is_apart(written, array):
-                    raise NotUnderstood(f"{written} may be {array}'s memory")
+                    raise NotUnderstood(f"{written} may alias {array}")
 
     def _is_apart(self, written: str, array: str) -> bool:
         declared = self._variables.declared(written)

@@ -47,7 +47,7 @@ class Specialise:
         values = dict(_constants(draft, floats=setting["what"] == "numbers"))
         extents = {e: v for e in EXTENTS if _used(draft, e) and (v := draft.value(e)) is not None}
         if not values and not extents:
-            raise NotUnderstood("nothing that every launch agrees in")
+            raise NotUnderstood("no argument that is the same in every launch")
 
         def change(node: Any) -> Any:
             place = _extent_of(node)

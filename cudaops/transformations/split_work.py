@@ -210,7 +210,7 @@ def _template_above(draft: Draft) -> str:
     """`template <..>`, where the kernel is one: it stands before what clang says is its range."""
     where = draft.form.kernel.where
     if where is None:
-        raise NotUnderstood("where the kernel stands")
+        raise NotUnderstood("the kernel is not in this file")
     before = draft.program.main.text.encode()[: where.start].decode()
     found = re.search(r"template\s*<[^{};]*>\s*$", before)
     return found.group() if found else ""

@@ -171,9 +171,9 @@ class Loops:
 
     def _refuse_exits(self, loop: s.For) -> None:
         if any(isinstance(x, s.Opaque | s.Unmodelled) for x in s.below(loop.body)):
-            raise NotUnderstood("what is in the loop")
+            raise NotUnderstood("an unsupported statement in the loop")
         if has_early_exit(loop.body, "continue"):
-            raise NotUnderstood("a way out of the loop")
+            raise NotUnderstood("an early exit of the loop")
         for what in self.facts.unmodelled:
             if what not in _HARMLESS:
                 raise NotUnderstood(f"a {what}")
@@ -231,7 +231,7 @@ class Loops:
         for moves in loop.step:
             step = _stepped(moves)
             if step is None or targets[step[0]] > 1 or not self._is_even(moves, step, changing):
-                raise NotUnderstood("how the loop steps")
+                raise NotUnderstood("an unsupported loop step")
             moved.append(Induction(*step, moves))
         goes_on = any(_is_continue(x) for x in _own(loop.body))
         for statement in loop.body:
@@ -267,7 +267,7 @@ class Loops:
                 if names_in(right) & moved and not names_in(left) & moved:
                     operator, left, right = s.MIRRORED[operator], right, left
             case _:
-                raise NotUnderstood("what ends the loop")
+                raise NotUnderstood("an unsupported loop bound")
         if (
             isinstance(left, s.Binary)
             and left.operator in "+-"
@@ -275,7 +275,7 @@ class Loops:
         ):
             right, left = s.Binary("-", right, left.right), left.left
         if not isinstance(left, s.Name) or left.text not in moved:
-            raise NotUnderstood("what ends the loop")
+            raise NotUnderstood("an unsupported loop bound")
         changed = {root_of(t) for t in _targets(loop.body) + _targets(loop.step)} | declared_in(
             loop.body
         )
@@ -368,7 +368,7 @@ class Loops:
         if x.kind == "best":
             counter = next((p for p, value in x.moved if _is_counter(value, loop)), None)
             if counter is None or counter.type not in INTEGERS:
-                raise NotUnderstood("which of two equal ones comes first")
+                raise NotUnderstood("the order of equal elements")
             if any(p.type not in WORDS for p, _ in x.moved):
                 raise NotUnderstood("what is kept with the best")
             moved = (counter, *(p for p, _ in x.moved if p is not counter))
@@ -380,7 +380,7 @@ class Loops:
         """Unless it is a place for values of one iteration, set anew in each."""
         fresh = _is_fresh(loop, name)
         if not fresh or name in self._referred or _mentions(loop.condition, name):
-            raise NotUnderstood(f"{name}, which one iteration leaves to the next")
+            raise NotUnderstood(f"a loop-carried dependence through {name}")
         self._refuse_after(name, loop)
 
     def _refuse_after(self, name: str, loop: s.For) -> None:
@@ -395,7 +395,7 @@ class Loops:
         negative for that."""
         inside = [a for a in self.facts.accesses if any(_same(o.where, loop) for o in a.loops)]
         if any(_targets(x) for x in loop.body) and not self._are_known(loop, inside):
-            raise NotUnderstood("where the loop stores")
+            raise NotUnderstood("the loop stores to an unknown address")
         stored: set[str] = set()
         demands: dict[Polynomial, None] = {}
         for access in inside:
@@ -403,10 +403,12 @@ class Loops:
                 continue
             if access.space == "local":
                 if access.array not in own:
-                    raise NotUnderstood(f"{access.array}, which iterations share")
+                    raise NotUnderstood(
+                        f"iterations that write the same elements of {access.array}"
+                    )
                 continue
             if access.space not in ("global", "shared", "module") or not access.array:
-                raise NotUnderstood("where the loop stores")
+                raise NotUnderstood("the loop stores to an unknown address")
             stored.add(access.array)
             others = [a for a in inside if self.may_meet(a, access)]
             if access.kind == "atomic":

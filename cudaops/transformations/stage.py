@@ -165,15 +165,15 @@ def _range(draft: Draft, loop: s.For) -> tuple[s.Declare, s.Expression]:
         one = step.operator == "+" and step.value == s.Number("1")
     target = step.target if isinstance(step, s.Step | s.Assign) else None
     if not one or target != s.Name(j) or variable.name != j or variable.value is None:
-        raise NotUnderstood("a loop that does not count up by one")
+        raise NotUnderstood("a loop whose step is not 1")
     uniformity = Uniformity(draft.facts)
     names = names_in(end) | {j}
     if not (uniformity.same(variable.value) and uniformity.same(end)):
-        raise NotUnderstood("a loop whose range differs among threads")
+        raise NotUnderstood("a loop bound that differs between threads")
     if variable.type not in INTEGERS or changed_variables(loop.body, draft.form) & names:
-        raise NotUnderstood("a loop whose range changes in it")
+        raise NotUnderstood("a loop bound that changes in the loop")
     if any(isinstance(x, s.Leave) and x.word != "continue" for x in s.below(loop.body)):
-        raise NotUnderstood("a loop that threads leave early")
+        raise NotUnderstood("a loop with an early exit")
     if any(isinstance(x, s.Call) and x.function.startswith("__sync") for x in s.below(loop)):
         raise NotUnderstood("a barrier in the loop")
     return variable, end
@@ -183,7 +183,7 @@ def _read_only(draft: Draft) -> frozenset[str]:
     """Pointers through which the kernel only reads, from allocations that it only reads."""
     facts = draft.facts
     if any(a.space == "unknown" for a in facts.accesses):
-        raise NotUnderstood("a pointer that is not followed")
+        raise NotUnderstood("a pointer of unknown target")
     written = {a.array for a in facts.accesses if a.kind != "read"}
     found = {p.name for p in facts.parameters if p.is_pointer} - written
     found -= changed_variables(draft.form.kernel.body, draft.form)

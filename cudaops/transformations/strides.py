@@ -163,7 +163,7 @@ class _Axes:
         draft = self.draft
         found = conduct(draft)
         if not found.is_alone or functions_say(draft):
-            raise NotUnderstood("threads that talk to their block")
+            raise NotUnderstood("a barrier or shared-memory communication within the block")
         refuse_exchange(draft)
         self.body: Any = tuple(draft.form.kernel.body)
         if builtins_in(self.body) & s.BUILTINS:
@@ -204,7 +204,7 @@ class _Axes:
                 threads = self.draft.launch_expression(f"blockDim.{axis}")
                 wide = threads_along(self.draft, axis) if one.of_grid else threads
                 if limit is None or one.begin:
-                    raise NotUnderstood("iterations that may store to one place")
+                    raise NotUnderstood("iterations that may store to the same address")
                 least = limit if one.loop.condition.operator == "<" else limit + 1
                 said.append(wide >= least)
         return said

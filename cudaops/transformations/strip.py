@@ -87,7 +87,7 @@ class Strip:
             raise NotUnderstood("no loop over neighbouring elements")
         made = draft.requiring(*requires).with_body(body)
         if not any(made.resolved):
-            raise NotUnderstood("a loop that is no whole number of strips")
+            raise NotUnderstood("a trip count that is not a multiple of the strip length")
         says = f"Loads what {factor} iterations need before it works on them."
         return made.stepped(Step(self.name, setting, says))
 
@@ -116,9 +116,9 @@ def _read(draft: Draft, node: s.For) -> _Strip:
         raise NotUnderstood("volatile memory, or what is not known")
     loop = counted(node, form)
     if not loop.is_own or loop.stride != 1 or loop.operator != "<" or loop.node.body != loop.body:
-        raise NotUnderstood("a loop that does not count up by one")
+        raise NotUnderstood("a loop whose step is not 1")
     if not is_innermost(node) or has_jump(loop.body) or synchronises(loop.body, form):
-        raise NotUnderstood("a loop that is left early, or in which threads meet")
+        raise NotUnderstood("a loop with an early exit, a barrier or a warp collective")
     memory, variables = Memory(draft), Variables(draft)
     pointers = {p.name for p in form.kernel.parameters if p.is_pointer and p.type in WORDS}
     pointers = {n for n in pointers if not variables.is_changed(n)}
@@ -143,7 +143,7 @@ def _read(draft: Draft, node: s.For) -> _Strip:
         and surely(loop.body, x, writes=False)
     )  # fmt: skip
     if not loads or len(loads) + len(stores) > _MOST_ARRAYS:
-        raise NotUnderstood("no loads of neighbours, or too many to be held")
+        raise NotUnderstood("no loads of neighbours, or too many for registers")
     return _Strip(loop, loads, stores)
 
 
@@ -167,19 +167,19 @@ def _whole(draft: Draft, loop: Counted, factor: int) -> list[LaunchExpression]:
     variables = Variables(draft)
     ends = [variables.polynomial(x) for x in (loop.bound, loop.start)]
     if ends[0] is None or ends[1] is None:
-        raise NotUnderstood("a loop whose turns are not known")
+        raise NotUnderstood("an unknown trip count")
     turns = ends[0] - ends[1]
     parameters = {p.name for p in draft.form.kernel.parameters}
     names = {getattr(a, "name", "") for a in turns.atoms()}
     if not names <= parameters or any(map(variables.is_changed, names)):
-        raise NotUnderstood("a loop whose turns differ")
+        raise NotUnderstood("a trip count that differs between threads")
     if (count := turns.constant) is not None:
         if count % factor or count <= factor:
-            raise NotUnderstood("a loop that is no whole number of strips")
+            raise NotUnderstood("a trip count that is not a multiple of the strip length")
         return []
     condition = (turns.launch_expression(draft.launch_expression) % factor).equals(0)
     if not any(draft.requiring(condition).resolved):
-        raise NotUnderstood("a loop that is no whole number of strips")
+        raise NotUnderstood("a trip count that is not a multiple of the strip length")
     return [condition]
 
 

@@ -80,7 +80,7 @@ class Tabulate:
         """All of them, each in a table of its own."""
         made = with_tables(draft, _entries, _with_table, _MOST_TABLES)
         if made is draft:
-            raise NotUnderstood("nothing dear that all threads compute alike in a loop")
+            raise NotUnderstood("no expensive loop that all threads compute identically")
         says = "What depends on a loop's turn alone is computed once, into a table."
         return made.stepped(Step(self.name, setting, says))
 

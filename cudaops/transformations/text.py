@@ -279,7 +279,7 @@ class FunctionText:
                 return f"{kinds.pop()} {', '.join(rest)}"
         if all(isinstance(x, s.Evaluate) for x in first):
             return ", ".join(self.expression(x.value) for x in first)
-        raise NotUnderstood("how a loop begins")
+        raise NotUnderstood("an unsupported loop initialisation")
 
     def declaration(self, node: s.Declare, *, with_type: bool = True) -> str:
         """A declared variable without the semicolon."""

@@ -63,7 +63,7 @@ class Tiles:
         found.refuse_unknown()
         body = draft.form.kernel.body
         if not found.is_alone or functions_say(draft):
-            raise NotUnderstood("threads that talk to their block")
+            raise NotUnderstood("a barrier or shared-memory communication within the block")
         if any(b in builtins_in(body) for b in ("threadIdx.y", "threadIdx.z")):
             raise NotUnderstood("blocks of several rows")
         rows, width = int(setting["rows"]), str(setting["width"])
@@ -77,7 +77,7 @@ class Tiles:
             body, lambda x: new if x.type == "unsigned" else s.Cast(x.type, new), totals=True
         )
         if edited is body:
-            raise NotUnderstood("no thread's place in the grid")
+            raise NotUnderstood("no global thread index")
         lines = Raw("\n".join(_lines(draft, place, width, rows, across)))
         done = draft.with_body((lines, *edited)).requiring(*_conditions(draft, width, across))
         if not draft.holds(*done.requires):

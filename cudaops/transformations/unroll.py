@@ -108,9 +108,9 @@ def _unrolled(draft: Draft, function: s.Function, number: int | str, factor: int
     node = loop_of(function, number)
     text = draft.program.main.text.encode()
     if node.where is None or node.where.file != FILE:
-        raise NotUnderstood("a loop that does not stand in the draft")
+        raise NotUnderstood("the loop is not in the kernel")
     if _pragma_above(text, text.rfind(b"\n", 0, node.where.start) + 1) is not None:
-        raise NotUnderstood("a loop that its author unrolls")
+        raise NotUnderstood("a loop with #pragma unroll")
     return unrolled_by_bits(draft, function, node)
 
 
@@ -155,10 +155,10 @@ def _with_pragma(draft: Draft, function: s.Function, number: int | str, factor: 
     """The function's text with the pragma above the loop."""
     node, whole = loop_of(function, number), function.where
     if node.where is None or whole is None or node.where.file != FILE:
-        raise NotUnderstood("a loop that does not stand in the draft")
+        raise NotUnderstood("the loop is not in the kernel")
     text, at = draft.program.main.text.encode(), node.where.start
     if not re.match(rb"(for|while)\b", text[at : at + 6]) or not whole.start <= at < whole.end:
-        raise NotUnderstood("a loop that a macro makes")
+        raise NotUnderstood("a loop from a macro expansion")
     line = text.rfind(b"\n", 0, at) + 1
     indent = re.match(rb"[ \t]*", text[line:at])
     assert indent is not None

@@ -171,7 +171,7 @@ class _Told:
             if any(
                 isinstance(x, s.Unary) and x.operator in "*&" for p in parts for x in s.below(p)
             ):
-                raise NotUnderstood("pointers that are not followed")
+                raise NotUnderstood("pointers of unknown target")
 
     def _refuse_other_order(self, loop: _Loop, at: int, access: _Access) -> None:
         """A load goes before the loop and a store behind it: nothing else may touch the elements,
@@ -187,7 +187,7 @@ class _Told:
                     raise NotUnderstood(f"{name} is used before it is loaded")
                 continue
             if name not in self._arrays or self._variables.is_changed(name):
-                raise NotUnderstood("a pointer that is not followed")
+                raise NotUnderstood("a pointer of unknown target")
             if (access.is_load and not is_write) or self._allocations.apart(name, access.array):
                 continue
             if is_write and not access.is_load and where == at:

@@ -92,7 +92,7 @@ def _read(draft: Draft, node: s.For) -> tuple[Counted, tuple[Window, ...]]:
     if not loop.is_own or loop.stride is None or not is_pure((loop.start, loop.bound)):
         raise NotUnderstood("a loop that does not begin with its own variable")
     if has_jump(loop.body) or synchronises(loop.body, form):
-        raise NotUnderstood("iterations that are left early, or threads that meet")
+        raise NotUnderstood("an early exit, a barrier or a warp collective in the loop")
     moved = all_written_names(loop.body, form) | declared_in(loop.body)
     known = _known(loop, moved)
     fixed = (set(scalars_of(form.kernel)) - moved) | s.BUILTINS | {loop.variable}
@@ -110,7 +110,7 @@ def _read(draft: Draft, node: s.For) -> tuple[Counted, tuple[Window, ...]]:
         raise NotUnderstood("no loads of neighbours")
     windows = _windows(draft, loop, places, plain)
     if not windows:
-        raise NotUnderstood("no loads that come again in the next iteration")
+        raise NotUnderstood("no load that the next iteration repeats")
     return loop, windows
 
 
@@ -141,7 +141,7 @@ def _windows(
     writes = [a for a in inside if a.kind != "read"]
     symbol = next((o.symbol for o in facts.loops if o.where == loop.node.where), None)
     if symbol is None:
-        raise NotUnderstood("a loop that no launch comes to")
+        raise NotUnderstood("a loop that no captured launch executes")
     rest: list[tuple[Access, Any, Any]] = []
     for nth, (place, inlined) in enumerate(zip(places, plain, strict=True)):
         mine = own_access(facts, nth)

@@ -32,7 +32,7 @@ def modelled() -> Profile:
     }
     return Profile(
         kernel="reg_matmul", device="H200", source="modelled", duration_us=100.0, metrics=metrics,
-        notes=("sampled blocks", "24 registers a thread are an estimate, nvcc was not asked"),
+        notes=("sampled blocks", "24 registers/thread, estimated (nvcc was not asked)"),
     )  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_the_verdict_says_from_what_it_was_drawn() -> None:
     assert verdict.roofline is not None
     assert verdict.roofline.attained_gflops == pytest.approx(2e9 / 130e-6 / 1e9)
     spilled = next(f for f in verdict.findings if f.rule == "spills_by_compiler")
-    assert spilled.text == "the compiler spilled registers: a thread fetches 8.0 bytes again"
+    assert spilled.text == "register spills: each thread reloads 8.0 bytes"
 
 
 def test_cupti_goes_before_events() -> None:

@@ -43,9 +43,9 @@ def test_the_dearest_lines_with_what_they_do_and_what_they_wait_for() -> None:
     first, second, third = hot_lines(CODE, LINES, text_of)
     assert (str(first.location), first.text) == ("k.cu:3", "acc += a[i] * s;")
     assert first.share_pct == pytest.approx(75.0)
-    assert first.note == "global load, 4.0 sectors a request, 67 % of its stalls lg throttle"
+    assert first.note == "global load, 4.0 sectors/request, 67 % of its stalls lg throttle"
     assert second.note == (
-        "shared load, 2.0 wavefronts an instruction, 100 % of its stalls short scoreboard"
+        "shared load, 2.0 wavefronts/instruction, 100 % of its stalls short scoreboard"
     )
     assert (third.text, third.note) == (
         "__syncthreads();", "barrier, 100 % of its stalls barrier",
@@ -70,7 +70,7 @@ def test_names_of_the_line_table_become_the_programs() -> None:
 
 def test_a_warp_that_could_go_on_does_not_wait() -> None:
     store = hot_instructions("k", [CODE[4]])[0]
-    assert store.note == "global store, 32.0 sectors a request"
+    assert store.note == "global store, 32.0 sectors/request"
 
 
 def test_instructions_where_no_line_is_known() -> None:

@@ -49,7 +49,7 @@ def test_naive_product_is_limited_by_l1_loads_with_idle_dram(page: str) -> None:
     verdict = diagnose(captured("naive", page), H200)
     assert (verdict.bottleneck_class, verdict.subtype) == ("memory_bound", "l1_load_throughput")
     assert verdict.summary.startswith("Limited by L1 load throughput: L1/TEX is at 9")
-    assert "while DRAM idles at 0.42 %" in verdict.summary
+    assert "DRAM at 0.42 %" in verdict.summary
     assert verdict.source == "measured"
     evidence = {e.metric: e for e in verdict.evidence}
     assert evidence[ncu.L1_THROUGHPUT].value == pytest.approx(96.5, abs=0.01)
@@ -63,7 +63,7 @@ def test_naive_product_is_limited_by_l1_loads_with_idle_dram(page: str) -> None:
 
 def test_naive_product_names_the_fma_pipe_where_it_is_known() -> None:
     verdict = diagnose(captured("naive", "raw"), H200)
-    assert "the FMA pipe runs at 25 %" in verdict.summary
+    assert "the FMA pipe at 25 %" in verdict.summary
     assert {"stall_lg_throttle", "stall_long_scoreboard"} <= subtypes(verdict)
     assert verdict.findings[0].subtype == verdict.subtype
 
@@ -357,8 +357,8 @@ def test_a_busy_pipe_comes_before_a_path_that_is_less_busy() -> None:
     verdict = diagnose(made(launch), H200)
     assert verdict.subtype == "fp64_pipe"
     assert (
-        verdict.gain == "removing it alone, all other work unchanged, saves at most 55 % of the "
-        "time (L1/TEX Cache Throughput 45 %)"
+        verdict.gain == "removing this limit alone saves at most 55 % of the time "
+        "(next limit: L1/TEX Cache Throughput 45 %)"
     )
     assert "registers" in verdict.relief
     found = [f for f in verdict.findings if f.subtype == "uncoalesced_access"]

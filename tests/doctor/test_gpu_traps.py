@@ -32,7 +32,7 @@ def test_a_healthy_machine_has_nothing_to_mend(tmp_path: Path) -> None:
     assert {r.name: r.status for r in found.values()} == dict.fromkeys(found, "ok")
     assert "580.159.04, speaks CUDA 13.0" in found["driver"].detail
     assert "NVIDIA H200, compute capability 9.0, 132 SMs, 140 GiB" in found["gpu"].detail
-    assert "SM clock 345 of 1980 MHz; 29 °C; held by: idle" in found["clocks"].detail
+    assert "SM clock 345 of 1980 MHz; 29 °C; throttle reasons: idle" in found["clocks"].detail
 
 
 # What nvidia-smi prints in these states, as quoted in NVIDIA's forums and the Container Toolkit's
@@ -143,7 +143,7 @@ def test_no_gpu_at_all(tmp_path: Path) -> None:
 def test_a_container_without_the_compute_libraries(tmp_path: Path) -> None:
     gone = json.dumps({"missing": "libcuda.so.1: cannot open shared object file"})
     found = rung(OtherMachine().says(libcuda=ended(gone)), tmp_path, "driver")
-    assert "nvidia-smi is here, libcuda.so.1 is not" in found.detail
+    assert "nvidia-smi is installed, libcuda.so.1 is not found" in found.detail
     assert "NVIDIA_DRIVER_CAPABILITIES" in (found.remedy or "")
 
 
@@ -194,7 +194,7 @@ def test_a_driver_that_does_not_know_a_field(tmp_path: Path) -> None:
     machine.answers = {**old, **machine.answers}
     found = climbed(machine, settings(tmp_path), "clocks")
     assert found["clocks"].status == "ok"
-    assert "held by: idle" in found["clocks"].detail
+    assert "throttle reasons: idle" in found["clocks"].detail
     assert sum("--query-gpu" in line for line in machine.commands) == 2
 
 
@@ -214,7 +214,7 @@ def test_a_driver_that_does_not_know_a_field(tmp_path: Path) -> None:
             "clocks",
             "0x0000000000000001",
             "0x0000000000000048",
-            "held by: hardware slowdown, thermal slowdown: the GPU is slowed down",
+            "throttle reasons: hardware slowdown, thermal slowdown: the GPU is slowed down",
             "let it cool",
         ),
         (

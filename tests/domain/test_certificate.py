@@ -49,7 +49,7 @@ def test_an_honest_certificate_holds_together() -> None:
     [
         ({"outcome": "provisional"}, "outcome is provisional"),
         ({"time_source": "modelled"}, "time is modelled"),
-        ({"bar": 1.1}, "the bar was 1.1x, the policy asks for 1.2x"),
+        ({"bar": 1.1}, "the threshold was 1.1x, the policy says 1.2x"),
         ({"policy": Policy(seed=7)}, "not the one that the policy fixes"),
         ({"policy": Policy(review=True)}, "review: this gate did not run"),
         ({"policy": Policy(min_speedup=3.0), "bar": 3.0}, "follows rejected"),

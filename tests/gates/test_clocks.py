@@ -212,7 +212,7 @@ class TestOthersOnTheGpu:
             gate = clocks_of(hit, baseline)
             assert (gate.passed, gate.quarantined) == (False, True)
             assert gate.summary.startswith("candidate on w0: not measured, others use the GPU (")
-            assert gate.summary.endswith("): run again on a quiet one")
+            assert gate.summary.endswith("): run again on an idle one")
 
     def test_nothing_at_all_takes_now_this_and_now_that(self) -> None:
         """They are seen by a kernel that does nothing; its time is no measure of a gap then."""

@@ -181,7 +181,7 @@ def test_an_honest_rewrite_passes_and_the_claim_says_how_far_it_goes(bench: Work
     assert gate.passed, gate.summary
     assert gate.numbers["inputs"] > 50
     assert gate.numbers["author_branches_reached"] == gate.numbers["author_branches"] > 0
-    assert "assumed: nothing" in gate.summary
+    assert "assumptions: none" in gate.summary
 
 
 @pytest.mark.parametrize(

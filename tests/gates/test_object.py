@@ -205,7 +205,7 @@ def test_an_nvcc_that_fails_fails_the_gate(
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     found = gate(bench)
     assert (found.passed, found.quarantined) == (False, False)
-    assert "cannot be looked at: nvcc -ptx refuses it" in found.summary
+    assert "cannot be inspected: nvcc -ptx refuses it" in found.summary
 
 
 def test_an_object_file_that_is_gone_fails_the_gate(bench: Workbench, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_an_object_file_that_is_gone_fails_the_gate(bench: Workbench, tmp_path: 
     elsewhere = compiled(bench, rewrite).model_copy(update={"folder": str(tmp_path)})
     found = object_gate(bench, rewrite, elsewhere)
     assert (found.passed, found.quarantined) == (False, False)
-    assert "cannot be looked at" in found.summary
+    assert "cannot be inspected" in found.summary
 
 
 def test_a_draft_fails_the_gate(bench: Workbench) -> None:

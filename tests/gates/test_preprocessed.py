@@ -58,7 +58,7 @@ HIDDEN = {
     ),
     "constructor in a macro": (
         "#define EARLY __attribute__((constructor))\nEARLY __device__ void f() {}\n",
-        "runs by itself",
+        "global constructor",
     ),
     "linkage in a macro": ('#define C "C"\nextern C { __device__ void f() {} }\n', 'extern "C"'),
     "assembly by a macro": ('#define A asm\n__device__ void f() { A(""); }\n', "inline assembly"),

@@ -210,7 +210,7 @@ def test_operands_are_really_rounded_where_the_baseline_can_run(tmp_path: Path) 
     assert (control.outcome, control.caught_by) == ("caught", "w0 signed")
     bf16 = found.control("operands_bf16", "b")
     assert bf16 is not None
-    assert (bf16.outcome, bf16.why) == ("caught", "less exact than tf32, which is refused")
+    assert (bf16.outcome, bf16.why) == ("caught", "lower precision than tf32, which is refused")
     assert made.runs == 2, "once more on the captured inputs, once rounded"
     assert found.operands_run
 

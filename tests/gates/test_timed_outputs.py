@@ -116,7 +116,7 @@ def scene(tmp_path: Path) -> Scene:
 def test_right_results_pass_with_their_counts(scene: Scene) -> None:
     gate = scene.gate()
     assert (gate.name, gate.passed, gate.quarantined) == ("timed_outputs", True, False)
-    assert gate.summary == "188 of 188 timed launches looked at, 4 distinct results, all right"
+    assert gate.summary == "188 of 188 timed launches checked, 4 distinct results, all right"
     assert gate.numbers["looked_at_candidate_w0"] == 94
 
 
@@ -168,7 +168,7 @@ def test_a_baseline_that_was_wrong_while_it_was_timed(scene: Scene) -> None:
 def test_nothing_looked_at_fails(scene: Scene, who: str) -> None:
     gate = scene.with_one(who, side(()))
     assert not gate.passed
-    assert "nobody looked at what its timed launches wrote" in gate.summary
+    assert "the results of its timed launches were not checked" in gate.summary
     bare = Measurement(source="modelled", device="A10", samples_us=(1.0,), workload="w0")
     assert not scene.with_one(who, bare).passed
 
@@ -178,7 +178,7 @@ def test_too_little_looked_at_fails(scene: Scene) -> None:
     few = captured.model_copy(update={"cold": (), "warm": tuple(range(LEAST_SEEN - 1))})
     gate = scene.gate(side((few, other)))
     assert not gate.passed
-    assert f"only {LEAST_SEEN - 1} of its timed results could be looked at" in gate.summary
+    assert f"only {LEAST_SEEN - 1} of its timed results could be checked" in gate.summary
     gate = scene.gate(side((captured,)))
     assert not gate.passed
     assert "no launch on other inputs stood between its samples" in gate.summary

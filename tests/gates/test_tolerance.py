@@ -158,7 +158,8 @@ def test_a_wide_run_that_is_not_finite_measures_nothing() -> None:
     wide[:900] = baseline[:900]
     assert judged(np.nextafter(baseline, F32(9)), baseline, wide).passed
     wrong = np.append(baseline[:900], np.full(100, F32(42.0)))
-    assert "where the wider run is not finite" in judged(wrong, baseline, wide).summary
+    summary = judged(wrong, baseline, wide).summary
+    assert "where the higher-precision reference is not finite" in summary
     assert not judged(np.append(baseline[:900], np.full(100, F32(np.inf))), baseline, wide).passed
 
 

@@ -193,7 +193,7 @@ def test_a_slower_rewrite_signed_by_somebody_else_fails(run: Path, home: Path) -
     )
     confirmation = confirm(run, home)
     assert confirmation.result == "fails"
-    assert "against a bar of 1.10x" in confirmation.reason
+    assert "threshold 1.10x" in confirmation.reason
 
 
 def test_a_baseline_compiled_otherwise_has_drifted(run: Path, home: Path) -> None:

@@ -82,7 +82,7 @@ def test_host_code_that_does_something_else_is_refused(bench: Workbench, tmp_pat
     gate, line = looked_at(bench, tmp_path, ("h[50]", "h[49]"))
     assert not gate.passed
     assert not gate.quarantined
-    assert "other.cu as it was handed in: prints 98.5 where the author's" in gate.summary
+    assert "other.cu as submitted: prints 98.5 where the author's" in gate.summary
     assert line == "judged: added for doubled; not judged: host code (changed)"
 
 

@@ -247,8 +247,8 @@ def test_money_ends_within_one_question_of_a_fan_out(tmp_path: Path, nim: Nim) -
     assert len(nim.chats) == use.calls == 3
     assert use.fell_back is not None
     assert "--max-cost" in use.fell_back
-    assert [n for n in ran.record.notices if "recipes go on" in n] == [use.fell_back]
-    told = [e for e in ran.events if e.kind == "notice" and "recipes go on" in e.message]
+    assert [n for n in ran.record.notices if "recipes continue" in n] == [use.fell_back]
+    told = [e for e in ran.events if e.kind == "notice" and "recipes continue" in e.message]
     assert len(told) == 1
     unpaid = [b for b in ran.branches if "--max-cost" in str(b.failure)]
     assert unpaid
@@ -333,7 +333,7 @@ def test_recipes_go_on_where_the_model_vanishes(tmp_path: Path, nim: Nim) -> Non
     ]  # fmt: skip
     assert all(b.time_us is not None for b in ran.branches)
     assert dialogue.asked == {"planner": 1, "coder": 1}
-    (notice,) = [n for n in ran.record.notices if "recipes go on" in n]
+    (notice,) = [n for n in ran.record.notices if "recipes continue" in n]
     assert "503" in notice
     use = ran.record.model
     assert use is not None

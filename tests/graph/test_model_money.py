@@ -83,7 +83,7 @@ def test_the_money_stop_holds_to_within_one_call(source: Path, nim: Nim) -> None
     assert use.fell_back is not None
     assert "--max-cost" in use.fell_back
     assert any(attempt.proposer.startswith("recipe:") for attempt in record.attempts)
-    assert ran.stderr.count("recipes go on") == 1
+    assert ran.stderr.count("recipes continue") == 1
 
 
 def killed_at(nim: Nim, question: int, source: Path, *more: str) -> dict[str, str]:

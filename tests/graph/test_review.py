@@ -118,7 +118,7 @@ def test_what_a_person_is_shown() -> None:
         proposer="recipe:matmul",
         why="L1 bound",
         outcome="accepted",
-        reason="6.11x against a bar of 1.20x",
+        reason="6.11x, threshold 1.20x",
         speedup=6.11,
         time_source="cuda_event",
         gates=("repeat passed: ten launches agree",),

@@ -58,7 +58,7 @@ def test_an_error_comes_back_as_it_was(error: CudaOpsError) -> None:
 def test_one_that_is_not_listed_comes_back_as_the_nearest_that_is() -> None:
     again = ErrorPayload.of(BudgetSpent("cost", "0.5 of 0.5 USD are spent")).exception()
     assert type(again) is ModelUnavailable
-    assert error_text(again) == "0.5 of 0.5 USD are spent. Remedy: raise --max-cost to go on"
+    assert error_text(again) == "0.5 of 0.5 USD are spent. Remedy: raise --max-cost to continue"
 
 
 def failing(raised: Callable[[], Exception]) -> FastMCP:

@@ -97,7 +97,7 @@ def test_a_host_drives_the_loop_itself(session: Session) -> None:
 
     judged = call(judge, "judge_rewrite", source=TILES, proposer="mcp:test", title="tiles")
     assert judged["judgement"]["outcome"] == "provisional", judged["judgement"]["reason"]
-    assert "wrong results refused on" in judged["oracle"]
+    assert "mutants rejected on" in judged["oracle"]
     assert call(profile, "profile_rewrite", source=TILES)["profile"]["duration_us"] > 0
 
 

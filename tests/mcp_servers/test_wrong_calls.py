@@ -156,6 +156,6 @@ def test_a_whole_program_is_told_from_the_rewrite_in_it(server: FastMCP) -> None
             assert "handed_in" in [gate["name"] for gate in judgement["gates"]]
             judged_line, meant_for = judged.structured_content["notices"]
             assert judged_line.startswith("judged: ")
-            assert "not for the candidate as it was handed in" in meant_for
+            assert "not for the candidate as submitted" in meant_for
 
     asyncio.run(talk())

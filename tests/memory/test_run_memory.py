@@ -75,7 +75,7 @@ def test_trouble_is_said_once_and_the_run_goes_on(tmp_path: Path) -> None:
     folder.write_text("a file in its place")
     notice = run.keep(entry(1))
     assert notice is not None
-    assert "the run goes on without memory" in notice
+    assert "the run continues without memory" in notice
     assert "CUDAOPS_MEMORY" in notice
     assert run.keep(entry(2)) is None
 

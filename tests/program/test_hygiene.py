@@ -63,8 +63,8 @@ REFUSED = {
     "call in a macro": ("#define A run()\n#define B A\n__device__ int x = B;\n", "line 3: `x`"),
     "global in a macro": ("#define A int x = run();\nA ", "`A` declares something at file scope"),
     "constructor in a macro": ("#define A E() { }\nstruct E { A };\n__device__ E e;\n", "`e`"),
-    "constructor": ("__attribute__((constructor)) __device__ void f() { }\n", "runs by itself"),
-    "gnu constructor": ("[[gnu::constructor]] __device__ void f() { }\n", "runs by itself"),
+    "constructor": ("__attribute__((constructor)) __device__ void f() { }\n", "global constructor"),
+    "gnu constructor": ("[[gnu::constructor]] __device__ void f() { }\n", "global constructor"),
     "clusters of a block size": (
         "__global__ void __block_size__((64, 1, 1), (2, 1, 1)) k(float* p) { }\n",
         "line 1: `__block_size__`: say the block in `@launch`",

@@ -300,5 +300,5 @@ def test_a_profile_of_one_launch_of_several_says_so() -> None:
     several = b._replace(incumbent=b.incumbent.model_copy(update={"plan": twice}))
     assert "# What limits the incumbent\n" in prompts_of(b)["coder"].user
     asked = prompts_of(several)["coder"].user
-    assert "# What limits the dearest of the incumbent's 2 launches\n" in asked
+    assert "# What limits the most expensive of the incumbent's 2 launches\n" in asked
     assert "for what limits the incumbent now" in prompts_of(several)["planner"].user

@@ -57,7 +57,7 @@ def events() -> list[Event]:
         (two_days + 5, "optimizer", "started", "writing and tuning a rewrite"),
         (two_days + 9, "optimizer", "finished", "best of 2 is BM=128"),
         (two_days + 10, "verify", "finished", "iteration 2: provisional, clears the bar"),
-        (two_days + 10, "accepted", "finished", "tiles is the new incumbent"),
+        (two_days + 10, "accepted", "finished", "tiles is the best so far"),
         (two_days + 11, "report", "finished", "tiles, 5.56x modelled"),
     ]
     return [event(seq, *line) for seq, line in enumerate(told)]

@@ -38,7 +38,7 @@ def profile(duration_us: float = 1240.0) -> Profile:
                 location=SourceLocation(file="naive_matmul.cu", line=27),
                 text="sum += A[row * N + k] * B[k * N + col];",
                 share_pct=99.2,
-                note="global load, 3.0 sectors a request",
+                note="global load, 3.0 sectors/request",
             ),
         ),
         notes=("counted on 32 of 4096 blocks",),
@@ -94,7 +94,7 @@ def gates() -> tuple[Gate, ...]:
         Gate(
             name="correctness_captured",
             passed=True,
-            summary="relative L2 error within 4 times the baseline's own",
+            summary="relative L2 error within 4 times the baseline's",
             numbers={
                 "candidate_rel_l2": 1.2e-7,
                 "baseline_rel_l2": 1.4e-7,
@@ -234,7 +234,7 @@ def nothing_found() -> RunRecord:
     return provisional().model_copy(
         update={
             "outcome": "nothing_found",
-            "reason": "nothing beat the bar: 1.01 < 1.2",
+            "reason": "no rewrite reached the threshold: 1.01 < 1.2",
             "best": None,
             "judgement": None,
             "attempts": (attempt("rejected"),),

@@ -116,7 +116,7 @@ def test_no_modelled_time_or_speedup_stands_without_its_source(folder: Path) -> 
 
 def test_the_first_sentence_says_what_kind_of_number_it_is() -> None:
     page = Page(html_report(RUNS[0]))
-    assert "naive_matmul runs 7.37× (modelled for A10) faster" in page.text
+    assert "naive_matmul: speedup 7.37× (modelled for A10)" in page.text
     assert "not measured: no GPU took part" in page.text
     assert "modelled for A10; no interval" in page.text
 
@@ -214,7 +214,7 @@ def test_candidates_stand_in_order_with_their_trials() -> None:
     )
     without = candidates.view(record, (), {})
     assert len(without.entries) == 4
-    assert without.missing == ["The tuner's trials of candidate 2, 3, 4 are not at hand."]
+    assert without.missing == ["The tuner's trials of candidate 2, 3, 4 are missing."]
 
 
 def test_trials_are_read_from_the_folder() -> None:
@@ -243,7 +243,7 @@ def test_trials_are_read_from_events_where_there_is_no_folder() -> None:
         (1, "rejected", "BM=128"),
         (2, "provisional", "BM=128"),
     ]
-    assert found.missing == ["The tuner's trials of candidate 2 are not at hand."]
+    assert found.missing == ["The tuner's trials of candidate 2 are missing."]
 
 
 def event(stage: str, kind: str, data: dict[str, object]) -> Event:
@@ -329,7 +329,8 @@ def test_a_record_with_parts_missing_says_so(record: RunRecord) -> None:
     page = Page(html.document(record, ()))
     missing = sum("r-missing" in str(a.get("class")) for _, a in page.tags)
     assert missing >= 3
-    assert page.text.count("No certificate is at hand") + page.text.count("no certificate") == 1
+    missing = page.text.count("The certificate file is missing")
+    assert missing + page.text.count("no certificate") == 1
     if record.outcome == "failed":
         assert "The run ended before the kernel was profiled." in page.text
         assert "nothing was accepted" in page.text

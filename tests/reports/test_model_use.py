@@ -26,15 +26,15 @@ def on_terminal(record: RunRecord) -> str:
 def test_reports_say_what_the_model_took(render: object) -> None:
     text = " ".join(render(recordings.record(Path("/r"))).split())  # type: ignore[operator]
     for wanted in (
-        "What the model was asked",
+        "Language model",
         f"{recordings.MODEL}: 2 calls, 13,624 tokens in (5,900 cached), 1,302 out, $0.006, 14.2 s",
         "Price of a million tokens: $0.40 in, $0.40 out (set by the user, 2026-11-20)",
-        "Recipes went on in its place: --max-cost 0.01 is spent",
+        "Recipes proposed in its place: --max-cost 0.01 is spent",
         "planner",
         "family tiling",
     ):
         assert wanted in text, wanted
-    assert "What the model was asked" not in render(records.provisional())  # type: ignore[operator]
+    assert "Language model" not in render(records.provisional())  # type: ignore[operator]
 
 
 def test_every_attempt_has_its_proposer() -> None:

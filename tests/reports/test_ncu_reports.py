@@ -54,7 +54,7 @@ def test_rules_that_agree_come_first_then_what_promises_most() -> None:
 def test_the_terminal_leaves_out_what_only_informs() -> None:
     text = shown(measured("naive", "details"))
     assert "87 metrics of ncu's details page; those not listed are unknown." in text
-    assert "MemoryCacheAccessPattern may save 40.6 %" in text
+    assert "MemoryCacheAccessPattern estimated speedup 40.6 %" in text
     assert "SOLBottleneck agrees with l1_load_throughput" in text
     assert "SOLFPRoofline" not in text
 
@@ -71,7 +71,7 @@ def test_a_time_that_was_measured_beside_counts_that_were_not() -> None:
     )  # fmt: skip
     found = fallback_profile(modelled, [], H200, times_us=(130.0,), why="ERR_NVGPUCTRPERM")
     text = shown(summary(found))
-    assert "DRAM idles at 1.0 % (time measured on H200, counts modelled)" in text
+    assert "DRAM at 1.0 % (time measured on H200, counts modelled)" in text
     assert "One launch: 130 µs (measured on H200, CUDA events)." in text
     assert "92 % >= 80 % modelled for H200" in text
     assert "Note: ncu could not read the counters: ERR_NVGPUCTRPERM" in text

@@ -66,7 +66,7 @@ def test_each_candidate_stands_after_its_judgement(finished: Recording) -> None:
         of_iteration(steps, 3)
     second = of_iteration(steps, 2)
     assert [s.kind for s in second] == ["run", *["event"] * 3, "iteration", "event", "patch"]
-    assert "incumbent" in str(second[5].content), "what was kept belongs to its candidate"
+    assert "best so far" in str(second[5].content), "what was kept belongs to its candidate"
 
 
 def test_everything_of_a_candidate_is_shown(finished: Recording) -> None:
@@ -75,9 +75,9 @@ def test_everything_of_a_candidate_is_shown(finished: Recording) -> None:
         "Candidate 1: rejected", "Candidate 2: provisional", "Limited by L1 load throughput",
         "family tiling", f"llm:{recordings.MODEL}",
         "candidate_rel_l2 1.200e-07", "speedup: 1.01 < 1.2", "larger tiles help",
-        "What it changes", "-slow();", "PROVISIONAL", "What the model was asked",
+        "What it changes", "-slow();", "PROVISIONAL", "Language model",
         "13,624 tokens in (5,900 cached), 1,302 out, $0.006, 14.2 s", "$0.40 in",
-        "Recipes went on in its place: --max-cost 0.01 is spent", "no price known",
+        "Recipes proposed in its place: --max-cost 0.01 is spent", "no price known",
     ):  # fmt: skip
         assert wanted in text, wanted
     assert "+   fast();" in shown(finished)

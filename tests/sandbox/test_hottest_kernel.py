@@ -32,7 +32,7 @@ def test_what_takes_longest_on_the_device_is_worked_on(tmp_path: Path, kernels: 
     assert [c.kernel for c in counts] == ["folded", "turned"], "the premise: by the processor"
     assert bench.kernel.name == "turned"
     (notice,) = bench.captured.notices
-    assert notice.startswith("turned is worked on: its launches take")
+    assert notice.startswith("turned is optimized: its launches take")
     assert [Path(w.folder).is_dir() for w in bench.workloads] == [True]
     assert sorted(p.name for p in Path(bench.workloads[0].folder).parent.iterdir()) == ["w0"]
 

@@ -120,7 +120,7 @@ def test_conditions_hold_for_the_launches_seen_and_for_no_others(
 @pytest.mark.parametrize(
     ("sleep_ms", "says"),
     [
-        (2000, "4 printed numbers agree, largest relative difference 0.0e+00 (allowed 1e-03)"),
+        (2000, "4 printed numbers match, largest relative difference 0.0e+00 (tolerance 1e-03)"),
         (30000, ", until it launches no more: the whole of it takes over 6 s"),
     ],
     ids=["ends in time", "does not end in time"],

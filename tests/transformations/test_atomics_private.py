@@ -180,7 +180,7 @@ def test_pointers_into_one_allocation(case: Callable[..., Case]) -> None:
     same = second.model_copy(update={"allocation": 0})
     workload = made.workload.model_copy(update={"arguments": (first, same, n)})
     subject = type(made.subject)(made.program, made.kernel, (workload,))
-    with pytest.raises(NotUnderstood, match="may be where"):
+    with pytest.raises(NotUnderstood, match="may alias"):
         AtomicsPrivate().settings(type(made.draft).of(subject))
 
 

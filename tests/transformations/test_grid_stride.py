@@ -218,7 +218,7 @@ def test_threads_that_meet_have_no_more_iterations_than_before(case: Callable[..
     """A barrier after a block's only iteration may be missing, and none is needed."""
     source, arguments, grid, block, _ = TAKEN["stacks"]
     made = case(source, arguments, grid=grid, block=block)
-    with pytest.raises(NotUnderstood, match="more iterations a block"):
+    with pytest.raises(NotUnderstood, match="several iterations per block"):
         GridStride().apply(made.draft, {"grid": 1})
     draft = GridStride().apply(made.draft, {"grid": 7})
     assert draft.requires == expressions("gridDim.x > 1", "gridDim.x <= 7")

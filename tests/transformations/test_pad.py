@@ -60,7 +60,7 @@ def test_a_flat_array_has_places_left_free(
     assert f"line[{256 + 256 // after}];  // turned" in draft.text
     assert f"line[spread_{after}(t * 8 + k)] = x[t * 8 + k];" in draft.text
     made.same(draft)
-    with pytest.raises(NotUnderstood, match="rows' length"):
+    with pytest.raises(NotUnderstood, match="bank conflicts from its row length"):
         Pad().apply(draft, {"words": 1})
 
 

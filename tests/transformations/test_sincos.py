@@ -97,7 +97,7 @@ def test_the_result_is_the_same(name: str, case: Callable[..., Case]) -> None:
 def test_what_stays_two(name: str, case: Callable[..., Case]) -> None:
     one = made(case, LEFT[name])
     assert SinCos().settings(one.draft) == ()
-    with pytest.raises(NotUnderstood, match="no sine and cosine of one angle"):
+    with pytest.raises(NotUnderstood, match="no sin and cos of the same angle"):
         SinCos().apply(one.draft, {})
 
 

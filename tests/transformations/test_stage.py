@@ -117,7 +117,7 @@ def test_a_bound_that_only_some_threads_have(case: Callable[..., Case]) -> None:
     source = NESTED.replace("j < m", "j < l").replace("at = 0;", "at = 0; int l = m / 2;")
     arguments = {"x": drawn(64), "y": drawn(64), "out": drawn(64), "n": 64, "m": 64}
     made = case(source, arguments, grid=(2,), block=(32,))
-    with pytest.raises(NotUnderstood, match="differs among threads"):
+    with pytest.raises(NotUnderstood, match="differs between threads"):
         Stage().apply(made.draft, {"tile": 128})
 
 

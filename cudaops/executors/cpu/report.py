@@ -176,7 +176,7 @@ def find_fault(
     for kind, pc, kernel, message in (tuple(f[:4]) for f in report.all("fault") if len(f) >= 4):
         if kind == "infrastructure":
             remedy = "free memory, processes or disk space and run again"
-            raise SandboxUnavailable(f"the cpu executor could not go on: {message[:300]}", remedy)
+            raise SandboxUnavailable(f"the cpu executor failed: {message[:300]}", remedy)
         at = _address(pc)
         place = locate(executable, [at], names.author_files).get(at)
         text = f"{kernel}: " * bool(kernel) + names.spell(message[:MOST_MESSAGE], kernel)

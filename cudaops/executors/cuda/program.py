@@ -219,7 +219,7 @@ class GpuProgram:
     def _fault(self, ran: Child) -> Misbehaved | None:
         for kind, *rest in (f for f in ran.report.all("fault") if len(f) >= 4):
             if kind == "infrastructure":
-                text = f"the recorder could not go on: {rest[2][:300]}"
+                text = f"the recorder failed: {rest[2][:300]}"
                 raise SandboxUnavailable(text, SPACE_REMEDY)
         fault = find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)
         said = ran.report.all("overdue")

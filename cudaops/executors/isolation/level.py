@@ -25,9 +25,9 @@ from cudaops.executors.isolation.start import Confined, find_bubblewrap
 
 MEANING: dict[IsolationLevel, str] = {
     "S0": "not confined",
-    "S1": "limits on time, memory and files, no new privileges, nothing left running",
-    "S2": "Landlock, seccomp and limits, nothing left running",
-    "S3": "namespaces by bubblewrap, Landlock, seccomp and limits, nothing left running",
+    "S1": "limits on time, memory and files, no new privileges, no surviving process",
+    "S2": "Landlock, seccomp and limits, no surviving process",
+    "S3": "namespaces by bubblewrap, Landlock, seccomp and limits, no surviving process",
 }
 """What a level is made of, in one line."""
 
@@ -186,7 +186,7 @@ def _why_not(level: IsolationLevel) -> str:
         except EnvironmentFailure as problem:
             return problem.problem
     held = level == "S1" or said.split() == ["True"] * 3
-    return "" if held else f"a child could do too much: of file, socket, fork it was refused {said}"
+    return "" if held else f"the sandbox is too permissive: of file, socket, fork it denied {said}"
 
 
 def _run(confinement: Confinement, level: IsolationLevel, command: list[str], cwd: Path) -> str:

@@ -22,6 +22,6 @@ def check_platform() -> None:
         )
     if platform.libc_ver()[0] != "glibc":
         raise PrerequisiteError(
-            "the C library here is not glibc, whose dlsym the library stands before",
+            "the C library is not glibc, whose dlsym the preload library wraps",
             "run it where the program runs with glibc",
         )

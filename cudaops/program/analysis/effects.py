@@ -244,7 +244,7 @@ def all_written_names(node: Any, form: s.KernelForm) -> set[str]:
         raise s.NotUnderstood(f"{opaque.what} in a loop")
     found = written_names(node, form)
     if found is None:
-        raise s.NotUnderstood("a write to an unknown place")
+        raise s.NotUnderstood("a write to an unknown address")
     return found
 
 

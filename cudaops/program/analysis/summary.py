@@ -113,7 +113,7 @@ def _step(access: Access, facts: KernelFacts) -> str:
         return "by " + ", ".join(f"`{name}`" for name in sorted(scattered))
     stride = access.stride_bytes("threadIdx.x")
     if stride is None:
-        return "not even"
+        return "irregular"
     apart = _bound(stride, facts)
     if apart.constant == 0:
         return "same"

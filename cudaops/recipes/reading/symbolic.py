@@ -348,7 +348,7 @@ class Execution(Around):
         self._statements(loop.body)
         self._loops, self._guards = self._loops[:-1], guards
         if self._env.get(loop.name) != position:
-            raise NotUnderstood("a loop variable that the body changes")
+            raise NotUnderstood("a loop variable that the body modifies")
         after, self._env = self._env, outer
         left = {p: self._cells[p] for p in added}
         self._cells, self._outside = cells, outside
@@ -565,7 +565,7 @@ def _accumulated(
             total = _accumulated(first, more, name, variable, count)
             return Apply("?:", (test, total, first), kind)
         case _:
-            raise NotUnderstood(f"what the loop does to {name}")
+            raise NotUnderstood(f"an unsupported update of {name} in the loop")
     if any(isinstance(p, Carried) for p in parts(term)):
-        raise NotUnderstood(f"what the loop does to {name}")
+        raise NotUnderstood(f"an unsupported update of {name} in the loop")
     return Reduced(first, variable, count, term, first.type)

@@ -108,7 +108,7 @@ def view(
     ]
     if without:
         numbers = ", ".join(str(a.iteration) for a in without)
-        missing.append(f"The tuner's trials of candidate {numbers} are not at hand.")
+        missing.append(f"The tuner's trials of candidate {numbers} are missing.")
     baseline_us = _baseline_us(record)
     if not entries:
         return CandidatesView(None, [], "", [*missing, "No candidate was tried."])

@@ -80,7 +80,7 @@ def view(record: RunRecord, events: Sequence[Event]) -> DriftView:
     # The last incumbent of a run that has used up its candidates is not profiled again.
     if kept and len(stages) <= kept:
         missing.append(
-            f"No verdict was drawn for {kept + 1 - len(stages)} of {kept} kept candidates."
+            f"No verdict was reached for {kept + 1 - len(stages)} of {kept} kept candidates."
         )
     rows, unknown = _rows(summary)
     if unknown:

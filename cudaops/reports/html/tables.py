@@ -354,7 +354,7 @@ def evidence_view(record: RunRecord, beside: Beside) -> EvidenceView:
     steps = _steps(record)
     evidence = beside.evidence
     if evidence is None:
-        why = "No certificate is at hand."
+        why = "The certificate file is missing."
         if record.outcome not in ("accepted", "provisional"):
             why = "There is no certificate: nothing was accepted."
         return EvidenceView("none", why, [], [], [], [], [], steps)
@@ -363,8 +363,8 @@ def evidence_view(record: RunRecord, beside: Beside) -> EvidenceView:
         said = f"certificate.json cannot be read: {one_line(evidence.signature)}"
         return EvidenceView("unreadable", said, [], [], [], [], [], steps)
     said = {
-        "signed": f"Signed by the key {evidence.signer}. Whose key that is, this page cannot know.",
-    }.get(state, f"The signature does not hold. {one_line(evidence.signature)}.")
+        "signed": f"Signed by the key {evidence.signer}. This page cannot tell whose key that is.",
+    }.get(state, f"The signature is invalid. {one_line(evidence.signature)}.")
     certificate = evidence.certificate
     fields = _fields(certificate)
     if evidence.sha256 is not None:
@@ -463,7 +463,7 @@ def how_view(record: RunRecord, beside: Beside) -> HowView:
         ("cudaops", record.cudaops_version),
         ("executor", f"{record.executor}, times {content.clock_of(record)}"),
         ("target", f"{record.device}, {record.sm_arch}"),
-        ("isolation", (judgement and judgement.isolation) or "nothing was judged"),
+        ("isolation", (judgement and judgement.isolation) or "not judged"),
         ("took", f"{significant(record.loop_time_seconds)} s"),
     ]
     if program is not None:

@@ -154,8 +154,8 @@ export function number(value) {
 export const ENDED = new Set(["succeeded", "failed", "cancelled"]);
 
 const OUTCOMES = {
-  accepted: "accepted: every gate passed, measured faster",
-  provisional: "provisional: every gate passed, the time is not of a GPU",
+  accepted: "accepted: all gates passed, measured faster",
+  provisional: "provisional: all gates passed, the time is not measured on a GPU",
   nothing_found: "nothing beat the bar",
   failed: "failed",
 };

@@ -527,7 +527,7 @@ const RESULTS = {
     const words = result.provenance;
     return [
       h("p", { class: "lead" }, result.failure ? placed(result.failure)
-        : result.speedup ? `${times(result.speedup)}${words}; nothing was judged.` : `${result.kernel}, timed${words}.`),
+        : result.speedup ? `${times(result.speedup)}${words}; not judged.` : `${result.kernel}, timed${words}.`),
       rows.length ? table(`Times${words}, most expensive workload first`,
         ["Workload", { num: "Share of time" }, { num: "Author’s kernel" }, { num: "Candidate" }], rows).box : null,
     ];

@@ -270,7 +270,7 @@ DEAR = """
     ("term", "note"),
     [
         ("sinf(a[k] + i) * expf(a[k])", "arithmetic, sinf, expf"),
-        ("a[i + k]", "global load, 4.9 sectors a request"),
+        ("a[i + k]", "global load, 4.9 sectors/request"),
     ],
 )
 def test_a_line_is_told_by_what_it_costs(
@@ -444,7 +444,7 @@ def test_what_nvcc_says_goes_before_the_estimate(
     assert "an estimate" in guessed.notes[1]
     assert in_registers.modelled.work.registers_per_thread == 168
     assert in_registers.modelled.work.static_smem_bytes == 4096
-    assert "168 registers a thread and 0 bytes of spills by ptxas" in in_registers.notes[1]
+    assert "168 registers/thread and 0 bytes of spills by ptxas" in in_registers.notes[1]
     spaces = [{s.space for s in m.modelled.work.sites} for m in (in_registers, local)]
     assert ["local" in s for s in spaces] == [False, True]
     assert in_registers.duration_us < local.duration_us < spilling.duration_us

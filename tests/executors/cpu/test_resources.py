@@ -127,7 +127,7 @@ def test_without_nvcc_the_estimate_stays_and_says_so(
     said = ask_nvcc(tmp_path / "cache", "H200", unit_of(HEAVY.replace("BOUNDS", ""), "heavy"))
     assert said == Answer({}, "nvcc is not installed")
     profile = measured(CpuExecutor("H200", cpu_executor.cache), heavy)
-    estimated = "registers a thread are an estimate (nvcc is not installed)"
+    estimated = "registers/thread, estimated (nvcc is not installed)"
     assert any(note.endswith(estimated) for note in profile.notes)
 
 

@@ -81,7 +81,7 @@ def test_without_line_information_the_dearest_instructions_are_shown(read: Repor
     assert [str(line.location) for line in hot] == [
         "naive_matmul.sass:38", "naive_matmul.sass:75", "naive_matmul.sass:103",
     ]  # fmt: skip
-    assert hot[0].note == "global load, 2.0 sectors a request, 85 % of its stalls lg throttle"
+    assert hot[0].note == "global load, 2.0 sectors/request, 85 % of its stalls lg throttle"
     assert any("-lineinfo" in note for note in profile.notes)
 
 
@@ -92,7 +92,7 @@ def test_lines_of_the_report_itself_go_first(read: ReportLaunch) -> None:
     )
     assert [str(line.location) for line in profile.hot_lines] == ["k.cu:2", "k.cu:3"]
     assert profile.hot_lines[0].text == "acc += b;"
-    assert profile.hot_lines[0].note.startswith("global load, 2.0 sectors a request")
+    assert profile.hot_lines[0].note.startswith("global load, 2.0 sectors/request")
     assert profile.notes == ()
 
 

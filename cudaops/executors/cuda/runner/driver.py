@@ -154,7 +154,7 @@ REFUSED: frozenset[str] = frozenset({
 """Errors with which a driver declines a launch. The context stays as it was."""
 
 STICKY: dict[str, tuple[MisbehaviourKind, str]] = {
-    "CUDA_ERROR_ILLEGAL_ADDRESS": ("out_of_bounds", "accessed memory that belongs to nobody"),
+    "CUDA_ERROR_ILLEGAL_ADDRESS": ("out_of_bounds", "accessed unmapped memory"),
     "CUDA_ERROR_MISALIGNED_ADDRESS": ("out_of_bounds", "accessed memory at a misaligned address"),
     "CUDA_ERROR_INVALID_ADDRESS_SPACE": ("out_of_bounds", "accessed the wrong kind of memory"),
     "CUDA_ERROR_INVALID_PC": ("crash", "jumped to an address that holds no instruction"),
