@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch through an indexed array of kernel pointers
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // device template that takes a reference to an array and deduces its length
 #include <cstdio>
 #include <cstdlib>

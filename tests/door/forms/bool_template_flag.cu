@@ -1,4 +1,3 @@
-// results: not tried yet
 // kernel with bool template flags, selected at run time by nested ifs
 #include <iostream>
 #include <vector>

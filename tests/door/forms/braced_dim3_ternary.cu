@@ -1,4 +1,3 @@
-// results: not tried yet
 // unnamed dim3{} temporaries with ternary expressions as launch configuration
 #include <algorithm>
 #include <cstdio>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch in operator() of a layer-like callable object
 #include <cmath>
 #include <cstdio>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch split over many lines with comments between the <<< >>>
 #include <stdio.h>
 #include <stdlib.h>

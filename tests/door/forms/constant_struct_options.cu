@@ -1,4 +1,3 @@
-// results: not tried yet
 // options in a __constant__ struct, set with cudaMemcpyToSymbol between launches
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch in a CRTP template base class, sizes come from the derived class
 #include <cstdio>
 #include <numeric>

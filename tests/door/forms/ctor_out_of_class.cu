@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch in a constructor that is defined outside its class
 #include <stdio.h>
 #include <stdlib.h>

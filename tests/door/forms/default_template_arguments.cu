@@ -1,4 +1,3 @@
-// results: not tried yet
 // kernel template with default template arguments, launched with <> and with some given
 #include <cstdio>
 #include <vector>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // device function template with explicit specialisations for float4 and double2
 #include <cstdio>
 #include <cuda_runtime.h>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch hidden in a variadic do { } while (0) macro
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // enum class kernel parameter and a switch on it in the kernel
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // one dynamic extern __shared__ block carved into arrays of two types
 #include <cstdio>
 #include <vector>

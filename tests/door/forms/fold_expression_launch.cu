@@ -1,4 +1,3 @@
-// results: not tried yet
 // one launch per template argument through a fold expression over block sizes
 #include <array>
 #include <cstdio>

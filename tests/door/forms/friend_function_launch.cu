@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch in a friend function that reaches into a private device pointer
 #include <iostream>
 #include <iomanip>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // function-try-block as the body of main, errors thrown from a checked call
 #include <iostream>
 #include <sstream>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // kernel with early returns and goto, brute force search for a hash preimage
 #include <stdint.h>
 #include <stdio.h>

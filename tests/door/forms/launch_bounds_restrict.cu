@@ -1,4 +1,3 @@
-// results: not tried yet
 // __launch_bounds__ and __restrict__ on a kernel declared before and defined after main
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // move-only RAII device buffer that converts to a raw pointer at the launch
 #include <cstdio>
 #include <utility>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // kernel in a nested namespace, launched through a namespace alias
 #include <cstdio>
 #include <vector>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // raw string literals that contain launch-like text around the real launch
 #include <cstdio>
 #include <cstring>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch at the leaves of a recursive host function that halves the row range
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch in a static member function of a utility class
 #include <iostream>
 #include <vector>

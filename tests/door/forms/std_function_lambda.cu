@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch inside a capturing lambda kept in a std::function
 #include <cstdio>
 #include <functional>

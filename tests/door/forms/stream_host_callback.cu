@@ -1,4 +1,3 @@
-// results: not tried yet
 // async copies from pinned memory, launch on a stream, host callback after it
 #include <cstdio>
 #include <cuda_runtime.h>

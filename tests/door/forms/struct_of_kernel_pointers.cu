@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch through a kernel pointer held in a struct ("vtable" in C style)
 #include <stdio.h>
 #include <stdlib.h>

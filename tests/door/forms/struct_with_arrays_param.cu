@@ -1,4 +1,3 @@
-// results: not tried yet
 // kernel parameter is a struct passed by value with arrays inside
 #include <cstdio>
 #include <vector>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // a switch picks which of several kernels a helper launches
 #include <cstdio>
 #include <vector>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // kernel templated on a functor object that is passed by value
 #include <cstdio>
 #include <vector>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // launches from std::thread workers, one stream and one slab of rows each
 #include <cstdio>
 #include <thread>

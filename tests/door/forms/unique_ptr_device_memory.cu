@@ -1,4 +1,3 @@
-// results: not tried yet
 // unique_ptr with a custom deleter owns the device memory given to the launch
 #include <cstddef>
 #include <cstdio>

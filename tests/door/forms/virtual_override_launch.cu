@@ -1,4 +1,3 @@
-// results: not tried yet
 // launch in an override of a virtual method, called through a base pointer
 #include <cstdio>
 #include <memory>

@@ -1,4 +1,3 @@
-// results: not tried yet
 // extern "C" kernel and host functions, in a header next to main
 #include <stdio.h>
 #include "rowsum_api.h"
