@@ -67,6 +67,7 @@ COMMANDS = {
         "replay",
         "Show a recorded run again. Needs no GPU, no key, no compiler and no network.",
     ),
+    "export": Place("export", "app", "Finished runs for other programs."),
     "batch": Place(
         "batch",
         "batch",
