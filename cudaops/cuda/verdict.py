@@ -31,7 +31,7 @@ from cudaops.cuda.devices import Device
 from cudaops.cuda.metrics import METRICS, metric_def
 from cudaops.cuda.roofline import roofline
 from cudaops.cuda.rule import Fired, fire
-from cudaops.cuda.rules import FEW_SMS_PRIORITY, RULES, STRAINED_PRIORITY, rules_reading
+from cudaops.cuda.rules import FEW_SMS_PRIORITY, STRAINED_PRIORITY, all_rules, rules_reading
 from cudaops.cuda.subtypes import SUBTYPES, Subtype
 from cudaops.domain.profile import Finding, MetricSource, NvidiaRule, Profile, Roofline, Verdict
 
@@ -71,7 +71,7 @@ def by_gain(priority: int) -> bool:
 
 def fired_rules(facts: Mapping[str, Fact]) -> tuple[Fired, ...]:
     """Rules that fire, the one that decides first (`_rank`)."""
-    fired = [found for rule in RULES if (found := fire(rule, facts)) is not None]
+    fired = [found for rule in all_rules() if (found := fire(rule, facts)) is not None]
     return tuple(sorted(fired, key=_rank))
 
 
@@ -142,7 +142,7 @@ def _readers(fact: str) -> list[str]:
 
 def _unknown(profile: Profile, line: Roofline | None) -> Verdict:
     info = SUBTYPES["unknown"]
-    read = {condition.fact for rule in RULES for condition in rule.conditions}
+    read = {condition.fact for rule in all_rules() for condition in rule.conditions}
     known = sum(1 for name in profile.metrics if name in METRICS and _is_read(name, read))
     return Verdict(
         bottleneck_class="unknown",

@@ -196,7 +196,7 @@ def take_out(target: Target) -> tuple[Path, ...]:
             _part(one.path).unlink(missing_ok=True)
         for one in changed:
             _write(one.path, one.author)
-        shutil.rmtree(kept, ignore_errors=True)
+        _forget(kept)
     if not changed:
         raise InputError(f"{changes[0].path} is so already; nothing was changed")
     return tuple(one.path for one in changed)
@@ -205,14 +205,23 @@ def take_out(target: Target) -> tuple[Path, ...]:
 def _keep(folder: Path, changes: Sequence[_Change]) -> None:
     """All of it is there, or none."""
     part = folder.with_name(f"{folder.name}.part")
-    for old in (part, folder):
-        shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     for number, one in enumerate(changes):
         (part / f"{number}.author").write_bytes(one.author)
         (part / f"{number}.rewritten").write_bytes(one.rewritten)
     (part / _NAMES).write_text(json.dumps([one.name for one in changes]), "utf-8")
+    _forget(folder)
     part.rename(folder)
+
+
+def _forget(folder: Path) -> None:
+    """All of it is gone, or none."""
+    gone = folder.with_name(f"{folder.name}.gone")
+    shutil.rmtree(gone, ignore_errors=True)
+    if folder.is_dir():
+        folder.rename(gone)
+        shutil.rmtree(gone, ignore_errors=True)
 
 
 def _kept(target: Target) -> list[_Change]:

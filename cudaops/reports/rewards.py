@@ -21,8 +21,8 @@ FORMAT = 1
 WRONG = 0.1
 """Of what compiles and is wrong. Source: the article's `kernel_reward`."""
 EPSILON = 1e-8
-"""Added to a group's standard deviation, so that one whose rewards are all the same gives 0. Source:
-the article's `group_advantages`."""
+"""Added to a group's standard deviation: one whose rewards are equal gives 0. Source: the article's
+`group_advantages`."""
 _COMPILERS: tuple[GateName, ...] = ("compile", "nvcc_compile")
 _SPEED: tuple[GateName, ...] = ("speedup", "remeasured", "review")
 """What says nothing about results."""
