@@ -140,7 +140,7 @@ def test_a_hint_of_a_package_is_asked(installed: Path) -> None:
         ("cudaops.devices", "mine = 7", "is int, not a cudaops.cuda.devices.Device"),
         ("cudaops.gates", "mine = 7", "is int, not a function of a program and a rewrite"),
         ("cudaops.hints", "mine = None", "is NoneType, not a function of a program and a kernel"),
-        ("cudaops.recipes", "mine = 'x'", "it has no name, title, family"),
+        ("cudaops.recipes", "mine = 7", "it has no name, title, family"),
         ("cudaops.rules", "raise OSError('no licence')", "cannot be loaded: OSError: no licence"),
         ("cudaops.rules", "other = 1", "cannot be loaded: AttributeError"),
         (

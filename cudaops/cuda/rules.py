@@ -6,13 +6,10 @@ is busy, too little in flight and what warps wait for.
 
 from __future__ import annotations
 
-from functools import cache
-
 from cudaops.cuda import derived
 from cudaops.cuda import metrics as ncu
 from cudaops.cuda.rule import Condition, Rule
-from cudaops.cuda.subtypes import SUBTYPES, Subtype
-from cudaops.plugins import plugins, unusable, wrong_type
+from cudaops.cuda.subtypes import Subtype
 
 FEW_SMS_PRIORITY = 15
 _PIPE_PRIORITY = 20
@@ -591,24 +588,3 @@ RULES: tuple[Rule, ...] = (
     *LAST_RULES,
 )
 """Order here is for readers; `Rule.priority` decides."""
-
-
-@cache
-def all_rules() -> tuple[Rule, ...]:
-    """RULES and those of installed packages. Raises InputError where one cannot be used."""
-    found = plugins("rules")
-    for one in found:
-        rule = one.value
-        if not isinstance(rule, Rule):
-            raise wrong_type(one, "a cudaops.cuda.rule.Rule")
-        if rule.subtype not in SUBTYPES:
-            raise unusable(one, f"there is no verdict subtype {rule.subtype!r}")
-        if rule.id in {known.id for known in RULES}:
-            raise unusable(one, f"{rule.id} is a rule of cudaops' own; name it otherwise")
-        one.called(rule.text.format, *("0" for _ in rule.conditions))
-    return (*RULES, *(one.value for one in found))
-
-
-def rules_reading(fact: str) -> tuple[Rule, ...]:
-    """Rules with a condition on this metric or derived number."""
-    return tuple(rule for rule in all_rules() if any(c.fact == fact for c in rule.conditions))

@@ -24,16 +24,39 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from cudaops.cuda.derived import DERIVED, SPECIAL, Fact, facts
 from cudaops.cuda.devices import Device
 from cudaops.cuda.metrics import METRICS, metric_def
 from cudaops.cuda.roofline import roofline
-from cudaops.cuda.rule import Fired, fire
-from cudaops.cuda.rules import FEW_SMS_PRIORITY, STRAINED_PRIORITY, all_rules, rules_reading
+from cudaops.cuda.rule import Fired, Rule, fire
+from cudaops.cuda.rules import FEW_SMS_PRIORITY, RULES, STRAINED_PRIORITY
 from cudaops.cuda.subtypes import SUBTYPES, Subtype
 from cudaops.domain.profile import Finding, MetricSource, NvidiaRule, Profile, Roofline, Verdict
+from cudaops.plugins import plugins, unusable, wrong_type
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """RULES and those of installed packages. Raises InputError where one cannot be used."""
+    found = plugins("rules")
+    for one in found:
+        rule = one.value
+        if not isinstance(rule, Rule):
+            raise wrong_type(one, "a cudaops.cuda.rule.Rule")
+        if rule.subtype not in SUBTYPES:
+            raise unusable(one, f"there is no verdict subtype {rule.subtype!r}")
+        if rule.id in {known.id for known in RULES}:
+            raise unusable(one, f"{rule.id} is a rule of cudaops' own; name it otherwise")
+        one.called(rule.text.format, *("0" for _ in rule.conditions))
+    return (*RULES, *(one.value for one in found))
+
+
+def rules_reading(fact: str) -> tuple[Rule, ...]:
+    """Rules with a condition on this metric or derived number."""
+    return tuple(rule for rule in all_rules() if any(c.fact == fact for c in rule.conditions))
 
 
 def diagnose(profile: Profile, device: Device) -> Verdict:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import device, plugged_devices
-from cudaops.cuda.rules import all_rules
+from cudaops.cuda.verdict import all_rules
 from cudaops.domain.execution import Captured, LaunchCount
 from cudaops.domain.program import PLAIN, Compilation, Program
 from cudaops.domain.run import RunOptions
