@@ -20,7 +20,7 @@ LAYERS = [
 ]  # fmt: skip
 """Left to right: a module imports only from its own layer or further left."""
 LAYER_OF = {
-    "errors": "errors", "storage": "errors",
+    "errors": "errors", "storage": "errors", "plugins": "errors",
     "domain": "domain", "cuda": "cuda", "program": "program",
     "recipes": "library", "transformations": "library", "prompts": "library", "rag": "library",
     "gates": "library",

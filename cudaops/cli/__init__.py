@@ -69,6 +69,7 @@ COMMANDS = {
         "replay",
         "Print a recorded run step by step. Needs no GPU, key, compiler or network.",
     ),
+    "export": Place("export", "app", "Finished runs for other programs."),
     "batch": Place(
         "batch",
         "batch",

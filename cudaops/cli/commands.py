@@ -18,6 +18,7 @@ from cudaops.cli.boundary import (
     EXIT_BY_OUTCOME,
     EXIT_ENVIRONMENT,
     EXIT_INTERRUPTED,
+    EXIT_NOTHING_FOUND,
     EXIT_WAITING,
     console_on,
     print_out,
@@ -39,11 +40,19 @@ from cudaops.cli.runs import (
     reviewer_on_terminal,
     seen_from_here,
 )
-from cudaops.domain.options import OptimizeOptions, ProfileOptions, ReviewOptions, VerifyOptions
+from cudaops.domain.options import (
+    ExecutorOptions,
+    OptimizeOptions,
+    ProfileOptions,
+    ReviewOptions,
+    TrustOptions,
+    VerifyOptions,
+)
 from cudaops.domain.profile import Profile
 from cudaops.domain.run import AwaitsReview, ProfileSummary, RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.executors.stopping import Stop, Stopped, stopping
+from cudaops.graph.folder import alone
 from cudaops.graph.resolve_options import (
     REMOTE_NOTE,
     new_folder,
@@ -133,30 +142,64 @@ def resume(
     _finish(record, verbose=verbose, as_json=as_json)
 
 
+class ApplyOptions(ExecutorOptions, TrustOptions):
+    """What `apply --check` may be asked for; the rest is the run's own."""
+
+
+@with_options
 def apply(
     run: RunArgument = "latest",
+    *,
+    options: ApplyOptions,
     revert: Annotated[bool, typer.Option("--revert", help="Remove the rewrite again.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="Build, run and time the program before and after, and take the rewrite out again "
+            "where it does not build, prints something else or is slower.",
+        ),
+    ] = False,
 ) -> None:
     """Apply a run's rewrite to your own files, or revert it."""
-    from cudaops.graph.folder import apply_best
-    from cudaops.problem.host_program import authored
-    from cudaops.sandbox.bench_state import read_state
+    from cudaops.graph.apply import apply_checked, open_target, put_in, take_out
 
-    folder = find_folder(run, load_settings().runs)
-    record = load_record(folder)
-    program = authored(read_state(folder).program)
-    if program.application is not None:
-        raise InputError(
-            f"{program.main_path} launches no kernel, so a rewrite in it would never run; load it "
-            f"into the program that does: cudaops preload {run}"
-        )
-    if program.build is not None:
-        root = Path(record.options.working_folder)
-    else:
-        main = Path(record.options.kernel_source or record.options.source)
-        root = main.parents[len(Path(program.main_path).parts) - 1]
-    for path in apply_best(folder, program, root, revert=revert):
-        typer.echo(f"{'as it was' if revert else 'rewritten'}: {path}")
+    if check and revert:
+        raise InputError("--check puts the rewrite in and --revert takes it out: give one of them")
+    settings = load_settings()
+    folder = find_folder(run, settings.runs)
+    target = open_target(folder, load_record(folder))
+    with alone(folder), _ended_as_interrupted():
+        if not check:
+            for path in take_out(target) if revert else put_in(target):
+                typer.echo(f"{'as it was' if revert else 'rewritten'}: {path}")
+            return
+        here = _moved(target.record.options, options, settings)
+        here = here.model_copy(update={"out": str(folder)})
+        found = apply_checked(target, here, settings, lambda line: typer.echo(line, err=True))
+    for name in found.files:
+        typer.echo(f"{'rewritten' if found.result == 'kept' else 'as it was'}: {name}")
+    typer.echo(f"{found.result.replace('_', ' ')}: {found.reason}")
+    if found.result != "kept":
+        raise typer.Exit(EXIT_NOTHING_FOUND)
+
+
+def _moved(made: RunOptions, asked: ApplyOptions, settings: Settings) -> RunOptions:
+    """A run's options for this machine: its GPU, else the processor as the run's device."""
+    where = place(asked.executor or settings.executor, None, None)
+    if where.notice is not None:
+        typer.echo(f"cudaops: {where.notice}; going on with the processor", err=True)
+    if where.executor == "cpu":
+        where = where._replace(device=made.device, sm_arch=made.sm_arch)
+    # Trust never as the folder says: it may be a stranger's.
+    return made.model_copy(
+        update={
+            "executor": where.executor,
+            "device": where.device,
+            "sm_arch": where.sm_arch,
+            "trust_source": asked.trust_source,
+        }
+    )
 
 
 @with_options

@@ -32,6 +32,7 @@ from cudaops.cuda.architectures import (
     Unit,
 )
 from cudaops.errors import InputError
+from cudaops.plugins import plugins, unusable, wrong_type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,7 +297,7 @@ def device(name: str) -> Device:
     if name in _met:
         return _met[name]
     wanted = _folded(name)
-    for row in DEVICES.values():
+    for row in (*DEVICES.values(), *plugged_devices()):
         if wanted in (_folded(row.name), _folded(row.full_name)):
             return row
     arch = re.sub(r"^compute capability (\d+)\.(\d)$", r"sm_\1\2", name.lower()).rstrip("af")
@@ -305,7 +306,19 @@ def device(name: str) -> Device:
         return DEVICES[by_arch]
     near = difflib.get_close_matches(wanted, {_folded(n): n for n in DEVICES}, n=1, cutoff=0.4)
     hint = f", did you mean {next(n for n in DEVICES if _folded(n) == near[0])}" if near else ""
-    raise InputError(f"unknown device {name!r}{hint}; known: {', '.join((*DEVICES, *_met))}")
+    more = (row.name for row in plugged_devices())
+    raise InputError(f"unknown device {name!r}{hint}; known: {', '.join((*DEVICES, *_met, *more))}")
+
+
+def plugged_devices() -> tuple[Device, ...]:
+    """Of installed packages. Raises InputError where one is none, or has a name of the table's."""
+    found = plugins("devices")
+    for one in found:
+        if not isinstance(one.value, Device):
+            raise wrong_type(one, "a cudaops.cuda.devices.Device")
+        if one.value.name in DEVICES:
+            raise unusable(one, f"{one.value.name} is a device of cudaops' own; name it otherwise")
+    return tuple(one.value for one in found)
 
 
 def register(row: Device) -> Device:

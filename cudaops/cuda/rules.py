@@ -589,8 +589,3 @@ RULES: tuple[Rule, ...] = (
     *LAST_RULES,
 )
 """Order here is for readers; `Rule.priority` decides."""
-
-
-def rules_reading(fact: str) -> tuple[Rule, ...]:
-    """Rules with a condition on this metric or derived number."""
-    return tuple(rule for rule in RULES if any(c.fact == fact for c in rule.conditions))

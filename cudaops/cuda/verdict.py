@@ -24,16 +24,39 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from cudaops.cuda.derived import DERIVED, SPECIAL, Fact, facts
 from cudaops.cuda.devices import Device
 from cudaops.cuda.metrics import METRICS, metric_def
 from cudaops.cuda.roofline import roofline
-from cudaops.cuda.rule import Fired, fire
-from cudaops.cuda.rules import FEW_SMS_PRIORITY, RULES, STRAINED_PRIORITY, rules_reading
+from cudaops.cuda.rule import Fired, Rule, fire
+from cudaops.cuda.rules import FEW_SMS_PRIORITY, RULES, STRAINED_PRIORITY
 from cudaops.cuda.subtypes import SUBTYPES, Subtype
 from cudaops.domain.profile import Finding, MetricSource, NvidiaRule, Profile, Roofline, Verdict
+from cudaops.plugins import plugins, unusable, wrong_type
+
+
+@cache
+def all_rules() -> tuple[Rule, ...]:
+    """RULES and those of installed packages. Raises InputError where one cannot be used."""
+    found = plugins("rules")
+    for one in found:
+        rule = one.value
+        if not isinstance(rule, Rule):
+            raise wrong_type(one, "a cudaops.cuda.rule.Rule")
+        if rule.subtype not in SUBTYPES:
+            raise unusable(one, f"there is no verdict subtype {rule.subtype!r}")
+        if rule.id in {known.id for known in RULES}:
+            raise unusable(one, f"{rule.id} is a rule of cudaops' own; name it otherwise")
+        one.called(rule.text.format, *("0" for _ in rule.conditions))
+    return (*RULES, *(one.value for one in found))
+
+
+def rules_reading(fact: str) -> tuple[Rule, ...]:
+    """Rules with a condition on this metric or derived number."""
+    return tuple(rule for rule in all_rules() if any(c.fact == fact for c in rule.conditions))
 
 
 def diagnose(profile: Profile, device: Device) -> Verdict:
@@ -71,7 +94,7 @@ def by_gain(priority: int) -> bool:
 
 def fired_rules(facts: Mapping[str, Fact]) -> tuple[Fired, ...]:
     """Rules that fire, the one that decides first (`_rank`)."""
-    fired = [found for rule in RULES if (found := fire(rule, facts)) is not None]
+    fired = [found for rule in all_rules() if (found := fire(rule, facts)) is not None]
     return tuple(sorted(fired, key=_rank))
 
 
@@ -142,7 +165,7 @@ def _readers(fact: str) -> list[str]:
 
 def _unknown(profile: Profile, line: Roofline | None) -> Verdict:
     info = SUBTYPES["unknown"]
-    read = {condition.fact for rule in RULES for condition in rule.conditions}
+    read = {condition.fact for rule in all_rules() for condition in rule.conditions}
     known = sum(1 for name in profile.metrics if name in METRICS and _is_read(name, read))
     return Verdict(
         bottleneck_class="unknown",

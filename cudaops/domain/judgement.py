@@ -15,7 +15,7 @@ from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, Tim
 from cudaops.domain.options import JudgeOptions, ReviewOptions
 
 GateName = Literal[
-    "hygiene", "preprocessed", "compile", "object", "checker", "correctness_captured",
+    "hygiene", "plugin", "preprocessed", "compile", "object", "checker", "correctness_captured",
     "correctness_exact", "correctness_perturbed", "repeat", "unchanged_inputs",
     "correctness_domain", "timed_outputs", "clocks", "physical_floor", "whole_program",
     "nvcc_compile", "reference", "isolation", "handed_in", "speedup", "remeasured", "review",

@@ -3,6 +3,7 @@
 | gate | file |
 |---|---|
 | `hygiene` | `cudaops/gates/hygiene.py`, by the rules of `cudaops/program/hygiene.py` |
+| `plugin` | `cudaops/gates/plugged.py`, where a package with a gate is installed |
 | `preprocessed` | `cudaops/gates/preprocessed.py` |
 | `compile` | `cudaops/gates/compile.py` |
 | `object` | `cudaops/gates/object.py` |

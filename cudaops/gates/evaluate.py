@@ -32,6 +32,7 @@ from cudaops.gates.hygiene import hygiene_gate
 from cudaops.gates.isolation import isolation_gate
 from cudaops.gates.object import object_gate
 from cudaops.gates.physical_floor import floor_gate
+from cudaops.gates.plugged import plugin_gate
 from cudaops.gates.preprocessed import preprocessed_gate
 from cudaops.gates.qualification import qualification_of
 from cudaops.gates.reference import reference_gate
@@ -129,7 +130,10 @@ class Evaluating:
         """The candidate for every workload; None where its text or what became of it is refused."""
         target = device(self.bench.executor.device)
         hygiene = hygiene_gate(self.rewrite, self.bench.policy, target, self.bench.authors_ptx)
-        return self._compiled() if self._add(hygiene) else None
+        if not self._add(hygiene):
+            return None
+        plugged = plugin_gate(self.bench.program, self.rewrite)
+        return self._compiled() if plugged is None or self._add(plugged) else None
 
     def _add(self, gate: Gate) -> bool:
         """Keep and announce it. Whether the candidate goes on."""

@@ -31,6 +31,7 @@ from cudaops.program.hygiene import ALLOWED_INCLUDES
 from cudaops.program.whole_program import standing_beside
 from cudaops.prompts.exemplars import exemplar_for
 from cudaops.prompts.expert_notes import bearing, catalogue
+from cudaops.prompts.hints import hints_for
 from cudaops.prompts.prompt import count_tokens
 from cudaops.prompts.roles import Briefing, Judging
 from cudaops.recipes.geometry import GeometryRecipe
@@ -205,7 +206,10 @@ def brief_with(
             profile=view.profile,
             verdict=view.verdict,
             research=view.research,
-            notes=tuple((note.id, note.text) for note in notes),
+            notes=(
+                *((note.id, note.text) for note in notes),
+                *hints_for(bench.program, bench.kernel),
+            ),
             incumbent=view.incumbent,
             attempts=view.attempts,
             explored=view.explored,

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.architectures import microarchitecture
-from cudaops.cuda.devices import device
+from cudaops.cuda.devices import device, plugged_devices
+from cudaops.cuda.verdict import all_rules
 from cudaops.domain.execution import Captured, LaunchCount
 from cudaops.domain.program import PLAIN, Compilation, Program
 from cudaops.domain.run import RunOptions
@@ -20,6 +21,7 @@ from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.isolation.level import enforce
 from cudaops.executors.project.application import open_application
 from cudaops.executors.untrusted_files import remove, temporary_folder
+from cudaops.gates.plugged import plugged_gates
 from cudaops.gates.reference import require_author
 from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
@@ -27,9 +29,11 @@ from cudaops.problem.host_program import problem_program
 from cudaops.problem.reference import FIRST_SEED, Drawer, find_interpreter
 from cudaops.program.compilation import read_compilation
 from cudaops.program.parse import load_program, require_kernels
+from cudaops.prompts.hints import plugged_hints
 from cudaops.rag.embedding import choose_embedder, choose_reranker
 from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.server import open_database
+from cudaops.recipes.registry import all_recipes
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from cudaops.settings import Settings
 from cudaops.storage import sweep
@@ -51,6 +55,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
             "--trust-source if you have read them, or leave the variable out"
         )
     enforce(settings.isolation)
+    _require_plugins()
     cache, where = settings.builds_folder, options.program_folder
     executor: CpuExecutor | CudaExecutor
     if options.executor == "cpu":
@@ -69,6 +74,16 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
     executor.check_available()
     sweep(cache, settings.builds_bytes)
     return executor
+
+
+def _require_plugins() -> None:
+    """Load what packages add, before anything is spent on a run that they would stop. Raises
+    InputError."""
+    plugged_devices()
+    all_rules()
+    all_recipes()
+    plugged_gates()
+    plugged_hints()
 
 
 def warm(bench: Workbench) -> None:

@@ -98,10 +98,10 @@ def splice(program: Program, kernel: str, rewrite: Rewrite, *callees: str) -> Pr
                 top = 3 if facts.lexed.text.startswith(_BYTE_ORDER_MARK) else 0
                 edits.append(Edit(top, top, includes))
         texts[path] = plain_text(apply_edits(facts.lexed.text, edits))
-    return _with_texts(program, texts)
+    return with_texts(program, texts)
 
 
-def _with_texts(program: Program, texts: Mapping[str, str]) -> Program:
+def with_texts(program: Program, texts: Mapping[str, str]) -> Program:
     """The program with these files' texts, by path."""
     files = tuple(SourceFile(path=f.path, text=texts.get(f.path, f.text)) for f in program.files)
     parsed = parse_files(
@@ -134,7 +134,7 @@ def _written_out(program: Program, kernel: Kernel) -> tuple[Program, Kernel]:
     texts = launches_written_out({f.path: f.text for f in program.files}, kernel.plain_name)
     if not texts:
         return program, kernel
-    found = _with_texts(program, texts)
+    found = with_texts(program, texts)
     return found, found.kernel(kernel.name)
 
 
@@ -156,7 +156,7 @@ def _beside(program: Program, kernel: Kernel, rewrite: Rewrite) -> Program:
     edits = [_insertion(facts, place, _framed(place, kernel, rewrite, includes, ()))]
     if not place.is_global:
         edits.append(Edit(0, 0, includes))
-    return _with_texts(program, {kernel.file: plain_text(apply_edits(facts.lexed.text, edits))})
+    return with_texts(program, {kernel.file: plain_text(apply_edits(facts.lexed.text, edits))})
 
 
 def spliced_rewrite(program: Program, again: Callable[[Rewrite], Program]) -> Rewrite | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from functools import cache
+from typing import Any, Protocol
 
 from cudaops.domain.hypothesis import Family
 from cudaops.domain.profile import Verdict
@@ -11,6 +12,7 @@ from cudaops.domain.program import Kernel, Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import PlanError
+from cudaops.plugins import Plugin, plugins, unusable, wrong_type
 from cudaops.program.plans import resolve
 from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.matmul import MatmulRecipe
@@ -51,6 +53,44 @@ RECIPES: tuple[Recipe, ...] = (MatmulRecipe(), TransposeRecipe(), GeometryRecipe
 """In order of what they usually gain."""
 
 
+@cache
+def _plugged() -> dict[str, Plugin]:
+    """Recipes of installed packages by their names. Raises InputError where one is none."""
+    found: dict[str, Plugin] = {}
+    for one in plugins("recipes"):
+        missing = [name for name in _PARTS if not hasattr(one.value, name)]
+        if missing:
+            raise wrong_type(one, f"a recipe: it has no {', '.join(missing)}")
+        if one.value.name in {recipe.name for recipe in RECIPES} | found.keys():
+            raise unusable(one, f"there is a recipe {one.value.name!r} already")
+        found[one.value.name] = one
+    return found
+
+
+_PARTS = ("name", "title", "family", "relieves", "propose", "seeds", "refusal")
+
+
+def all_recipes() -> tuple[Recipe, ...]:
+    """RECIPES and those of installed packages, behind them."""
+    return (*RECIPES, *(one.value for one in _plugged().values()))
+
+
+def _asked(recipe: Recipe, what: str, *arguments: object) -> Any:
+    """What a method of it gives; one of a package that raises is named in one line."""
+    method, plugged = getattr(recipe, what), _plugged().get(recipe.name)
+    return method(*arguments) if plugged is None else plugged.called(method, *arguments)
+
+
+def _proposed(recipe: Recipe, *known: object) -> tuple[Rewrite, ...]:
+    found = tuple(_asked(recipe, "propose", *known))
+    wrong = next((one for one in found if not isinstance(one, Rewrite)), None)
+    if wrong is not None:
+        raise wrong_type(
+            _plugged()[recipe.name]._replace(value=wrong), "a Rewrite of its proposals"
+        )
+    return found
+
+
 Favour = Callable[[Rewrite, Family], float]
 """What earlier runs say of a rewrite and its recipe's family. From 1: it paid for this kernel. To
 -1 and below: it was rejected for it. Between: what the family brought elsewhere against the same
@@ -86,9 +126,9 @@ def propose(
 
     proposals = [
         (recipe, rewrite)
-        for recipe in RECIPES
+        for recipe in all_recipes()
         if not relieving_only or subtype in recipe.relieves
-        for rewrite in recipe.propose(program, kernel, workloads, verdict)
+        for rewrite in _proposed(recipe, program, kernel, workloads, verdict)
         if rewrite.source_id not in tried
     ]
     return tuple(rewrite for _, rewrite in sorted(proposals, key=place))
@@ -107,7 +147,7 @@ def family_of(rewrite: Rewrite) -> Family | None:
 def seeds(rewrite: Rewrite) -> tuple[Mapping[str, int], ...]:
     """Tune values to measure first; the defaults alone for a rewrite that is no recipe's."""
     recipe = _recipe_of(rewrite)
-    return recipe.seeds(rewrite) if recipe else ({},)
+    return tuple(_asked(recipe, "seeds", rewrite)) if recipe else ({},)
 
 
 def refusal(rewrite: Rewrite, kernel: Kernel, workloads: Sequence[Workload]) -> str | None:
@@ -116,7 +156,7 @@ def refusal(rewrite: Rewrite, kernel: Kernel, workloads: Sequence[Workload]) -> 
     None where they may. For the tuner's `feasible`.
     """
     recipe = _recipe_of(rewrite)
-    reason = recipe.refusal(rewrite) if recipe else None
+    reason: str | None = _asked(recipe, "refusal", rewrite) if recipe else None
     if reason is not None:
         return reason
     unmet = ""
@@ -133,4 +173,4 @@ def refusal(rewrite: Rewrite, kernel: Kernel, workloads: Sequence[Workload]) -> 
 
 def _recipe_of(rewrite: Rewrite) -> Recipe | None:
     name = rewrite.proposer.removeprefix("recipe:")
-    return next((recipe for recipe in RECIPES if recipe.name == name), None)
+    return next((recipe for recipe in all_recipes() if recipe.name == name), None)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+
 from pydantic import ValidationError
 
+from cudaops import __version__
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError
 
@@ -28,4 +31,17 @@ def loads(text: str, origin: str) -> RunRecord:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the text"
-        raise InputError(f"{origin} is not a run record: {where}: {first['msg']}") from None
+        raise InputError(
+            f"{origin} is not a run record{_version(text)}: {where}: {first['msg']}"
+        ) from None
+
+
+def _version(text: str) -> str:
+    """Who wrote it, where that was another version; what reads it."""
+    try:
+        written = json.loads(text)["cudaops_version"]
+    except (ValueError, LookupError, TypeError):
+        return ""
+    if written == __version__:
+        return ""
+    return f" of cudaops {__version__} (cudaops {written!s} wrote it; read it with that)"

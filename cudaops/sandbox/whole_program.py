@@ -57,7 +57,7 @@ def whole_program_gates(bench: Workbench, rewrite: Rewrite) -> Iterator[Gate]:
         seconds = time.monotonic() - started
         yield Gate(name="whole_program", passed=False, summary=str(problem), seconds=seconds)
         return
-    ran = _run_gate(bench, rewrite.id, spliced)
+    ran = run_gate(bench, rewrite.id, spliced)
     yield ran
     nvcc = nvcc_for(bench.program)
     if ran.passed and nvcc is not None and bench.executor.name == "cpu":
@@ -85,12 +85,12 @@ class _Printed(NamedTuple):
 def prints_the_same(bench: Workbench, name: str, program: Program) -> Gate:
     """Whether a program that somebody handed in, with host code of its own, prints what the
     author's does, but for the times that it takes of itself. `name`: of its file."""
-    gate = _run_gate(bench, f"{name} {program.sha256}", program, times_itself=True)
+    gate = run_gate(bench, f"{name} {program.sha256}", program, times_itself=True)
     text = f"{name} as submitted: {gate.summary}"
     return gate.model_copy(update={"name": "handed_in", "summary": text})
 
 
-def _run_gate(bench: Workbench, name: str, spliced: Program, *, times_itself: bool = False) -> Gate:
+def run_gate(bench: Workbench, name: str, spliced: Program, *, times_itself: bool = False) -> Gate:
     """Both programs in every judged run; the numbers are those of the first, which is timed where
     one is, or of the one that fails. `times_itself`: see `compare_printed`."""
     started = time.monotonic()

@@ -10,9 +10,9 @@ import pytest
 from cudaops.cuda.derived import DERIVED, SPECIAL, Fact, label_and_unit
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.rule import Condition, Rule, fire, shown
-from cudaops.cuda.rules import RULES, rules_reading
+from cudaops.cuda.rules import RULES
 from cudaops.cuda.subtypes import SUBTYPES, Subtype
-from cudaops.cuda.verdict import fired_rules
+from cudaops.cuda.verdict import fired_rules, rules_reading
 
 ids = [rule.id for rule in RULES]
 every_rule = pytest.mark.parametrize("rule", RULES, ids=ids)

@@ -118,7 +118,8 @@ def allowed_calls(phase: Phase) -> Allowed | None:
         return Allowed()
     if phase in ("compile", "program"):
         # ld makes what it links executable.
-        return Allowed(processes=True, attributes=phase == "compile")
+        compiles = phase == "compile"
+        return Allowed(processes=True, attributes=compiles, only_pairs=compiles)
     trusted = phase in TRUSTED
     return Allowed(
         processes=True,

@@ -108,6 +108,8 @@ class Allowed(NamedTuple):
     unix_sockets: bool = False
     pairs: bool = False
     """AF_UNIX without an address: sockets made in pairs, and lone ones that reach nobody."""
+    only_pairs: bool = False
+    """Of those the ones made in pairs alone: Rust's std makes one for a child that it starts."""
     tcp: bool = False
     """AF_INET with SOCK_STREAM alone."""
     processes: bool = False
@@ -202,7 +204,7 @@ def _sockets(calls: dict[str, int], allowed: Allowed) -> list[bytes]:
     code = _when(calls["socket"], [load, *body, _step(_RETURN, _REFUSE)])
     if allowed.unix_sockets:
         return code
-    pair = [load, *_connected_only()] if allowed.pairs else []
+    pair = [load, *_connected_only()] if allowed.pairs or allowed.only_pairs else []
     code += _when(calls["socketpair"], [*pair, _step(_RETURN, _REFUSE)])
     if not allowed.tcp:
         code += _refuse(calls["connect"], _NOBODY)

@@ -330,11 +330,16 @@ def linked_objects(words: Sequence[str], folder: Path = _HERE) -> Iterator[Path]
     """What a compiler is to link that runs in `folder`: objects, archives, and libraries by
     name."""
     words = tuple(_spelled_out(words, folder))
-    folders = [folder / w[2:] for w in words if w.startswith("-L") and len(w) > 2]
+    after = ("", *words)
+    folders = [
+        folder / (word if before == "-L" else word[2:])
+        for before, word in zip(after, words, strict=False)
+        if before == "-L" or (word.startswith("-L") and len(word) > 2)
+    ]
     for word in words:
         if word.startswith("-l"):
             yield from (place / f"lib{word[2:]}.a" for place in folders)
-        elif word.endswith((".o", ".obj", ".a")):
+        elif word.endswith((".o", ".obj", ".a", ".rlib")):
             yield folder / word
 
 

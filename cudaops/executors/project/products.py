@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -69,8 +70,23 @@ def _take(root: Path, name: str, folder: Path) -> None:
     target, real = folder / name, (root / name).resolve()
     inside = real.relative_to(root).as_posix() if real.is_relative_to(root) else name
     target.parent.mkdir(parents=True, exist_ok=True)
+    _alone(root, inside)
     copy_untrusted(root, inside, target, 0, MOST_BYTES)
     target.chmod(0o755)
+
+
+def _alone(root: Path, name: str) -> None:
+    """Give a file one name alone where all that it has are in the tree: cargo links `debug/app` to
+    `debug/deps/app-5f0c`. A name elsewhere is none of the build's doing."""
+    path = root / name
+    found = path.lstat() if path.exists() else None
+    if found is None or found.st_nlink == 1:
+        return
+    names = [p for p in root.rglob("*") if os.path.samestat(p.lstat(), found)]
+    if len(names) == found.st_nlink:
+        part = path.with_name(f"{path.name}.part")
+        shutil.copy2(path, part)
+        part.replace(path)
 
 
 def _everything(root: Path) -> Iterator[str]:

@@ -33,7 +33,7 @@ from cudaops.errors import InputError
 from cudaops.executors.isolation.phases import GIB, Confinement, limits_of
 from cudaops.executors.isolation.places import is_everybodys
 from cudaops.executors.process import Finished, python_path, run_bounded
-from cudaops.executors.project.application import interpreter_itself
+from cudaops.executors.project.application import INTERPRETER_TIMEOUT_S, interpreter_itself
 from cudaops.executors.project.driver import CONFIG, FOLDER, LOG, PROGRAMS, DriverConfig
 from cudaops.executors.project.units import Note, Units, linked_programs, options_in_tree
 from cudaops.program.parse import callers_of, parse_files
@@ -51,10 +51,14 @@ MADE = (".o", ".obj", ".d", ".cubin", ".fatbin", ".ptx", ".ii", ".gch", ".pyc")
 NEVER = frozenset({".git", ".hg", ".svn", ".cudaops", "CMakeFiles", "CMakeCache.txt",
                     ".ninja_log", ".ninja_deps", "__pycache__"})  # fmt: skip
 """What a tree without git leaves behind: builds of the author's, which would be taken for ours."""
+CACHE_TAG = "CACHEDIR.TAG"
+"""In a folder that can be made anew, as cargo's `target`. Source: Cache Directory Tagging
+Specification (bford.info/cachedir)."""
 _COMPILERS = ("g++", "c++", "gcc", "cc", "clang++", "clang")
 _VERSIONS = range(7, 30)
 """Of compilers that builds name, as in `CXX=g++-13`."""
 _BUILDERS = ("make", "cmake", "ctest", "ninja", "meson")
+_RUST = ("cargo", "rustc")
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib")
 _ERROR = re.compile(
     r"\berror\b.*:|undefined reference|multiple definition|not found|No rule|No such file", re.I
@@ -142,6 +146,9 @@ def _files(folder: Path) -> Iterator[Path]:
 def _without_builds(folder: Path) -> Iterator[Path]:
     for at, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name not in NEVER]
+        if CACHE_TAG in names and Path(at) != folder:
+            folders.clear()
+            continue
         for name in names:
             if name not in NEVER and Path(name).suffix not in MADE:
                 yield Path(at, name)
@@ -294,7 +301,7 @@ class BuiltTree:
         words = [sys.executable, "-P", "-m", "cudaops.executors.project.driver", str(self.root)]
         for name in _compilers():
             _executable(programs / name, f'exec {shlex.join([*words, name])} "$@"')
-        for name, found in _builders().items():
+        for name, found in {**_builders(), **_rust()}.items():
             _executable(programs / name, f'exec {shlex.quote(str(found))} "$@"')
 
     def _run(self) -> Finished:
@@ -315,13 +322,18 @@ class BuiltTree:
             ["/bin/sh", "-c", f"{begin}{self.build.command}\n"],
             cwd=self.root,
             timeout_s=BUILD_TIMEOUT_S,
-            env={"TMPDIR": str(temporary), "PYTHONPATH": python_path()},
+            env={
+                "TMPDIR": str(temporary),
+                "PYTHONPATH": python_path(),
+                "CARGO_HOME": str(temporary / "cargo"),
+                "CARGO_NET_OFFLINE": "true",
+            },
             tool="build",
             confine=Confinement(
                 "compile",
                 (*self.tools.reads, *(found.parent.parent for found in _builders().values())),
                 (self.root, temporary),
-                (self.root,),
+                (self.root, *(found.parent.parent for found in _rust().values())),
                 limits=limits_of("compile")._replace(disk_entries=MOST_FILES),
             ),
         )
@@ -360,6 +372,21 @@ def _builders() -> dict[str, Path]:
         if path.parent.parent not in shared
         and not any(path.is_relative_to(place) for place in _SYSTEM)
     }
+
+
+@functools.lru_cache(maxsize=1)
+def _rust() -> dict[str, Path]:
+    """cargo and rustc themselves, where what stands on PATH only starts them, as rustup's does:
+    that needs the operator's home folder, in which tokens may lie."""
+    found = shutil.which("rustc")
+    if found is None:
+        return {}
+    asked = run_bounded(
+        [found, "--print", "sysroot"], cwd=Path("/"), timeout_s=INTERPRETER_TIMEOUT_S,
+        env={"HOME": str(Path.home())},
+    )  # fmt: skip
+    programs = Path(asked.stdout.strip() or "/", "bin")
+    return {name: programs / name for name in _RUST if (programs / name).is_file()}
 
 
 def _executable(path: Path, command: str) -> None:

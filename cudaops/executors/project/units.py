@@ -247,7 +247,7 @@ class _Links:
 def _is_among(made: str, linked: set[str]) -> bool:
     """Whether an object is one of those, or has the name of a member of an archive of them."""
     name = Path(made).name.encode()
-    archives = (path for path in linked if path.endswith((".a", ".lib")))
+    archives = (path for path in linked if path.endswith((".a", ".lib", ".rlib")))
     return made in linked or any(name in _content(path) for path in archives)
 
 
