@@ -35,9 +35,7 @@ REWRITE = Path(__file__).with_name("rowsum.cu")
 SUMS_ROWS = re.compile(
     r"^__global__ void rowsum\(const float \*a, float \*s, int rows, int cols\)", re.MULTILINE
 )
-_HEAD = re.compile(
-    r"^// (nvcc|args|exit code|not yet|not yet on cuda): (.+)$", re.MULTILINE
-)
+_HEAD = re.compile(r"^// (nvcc|args|exit code|not yet|not yet on cuda): (.+)$", re.MULTILINE)
 
 
 class Form(NamedTuple):

@@ -38,7 +38,8 @@ def test_another_order_of_the_same_elements_is_the_same_result(
 def test_a_kernel_that_differs_from_run_to_run_is_called_that(
     cpu_executor: CpuExecutor, tmp_path: Path
 ) -> None:
-    bench = opened(cpu_executor, tmp_path, EACH.replace("BODY", "a[i] + (float)(clock64() % 1000003)"))
+    body = "a[i] + (float)(clock64() % 1000003)"
+    bench = opened(cpu_executor, tmp_path, EACH.replace("BODY", body))
     workload = bench.workloads[0]
     baseline = bench.compiled_baseline(workload)
     with pytest.raises(InputError, match="gives another result each time it runs: `b` differs"):
