@@ -82,7 +82,7 @@ class Coarsen:
                     raise
             else:
                 return done
-        raise NotUnderstood("the result of an unsupported operation is used")
+        raise NotUnderstood("the rewritten kernel cannot be analysed")
 
 
 def _blocks(draft: Draft, axis: str) -> int:

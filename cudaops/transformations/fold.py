@@ -191,10 +191,8 @@ def _folded(draft: Draft, body: Any, axis: str, factor: int) -> tuple[Any, ...]:
     if any(isinstance(x, s.Declare) and x.shared for x in s.below(rest)):
         raise NotUnderstood("shared memory that is declared within")
     rest = without_returns(own_parameters(draft, changed(rest, lambda x: new.get(builtin(x), x))))
-    pure, last = (
-        pure_functions(draft.form),
-        NotUnderstood("the result of an unsupported operation is used"),
-    )
+    pure = pure_functions(draft.form)
+    last = NotUnderstood("the rewritten kernel cannot be analysed")
     for guards in (True, False):
         spread = Spread(draft, rest, item, factor, pure, shared=shared, by_guards=guards)
         try:

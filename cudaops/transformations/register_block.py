@@ -94,7 +94,7 @@ class RegisterBlock:
             except NotUnderstood:
                 continue
             return done
-        raise NotUnderstood("the result of an unsupported operation is used")
+        raise NotUnderstood("the rewritten kernel cannot be analysed")
 
 
 class _Blocking:
