@@ -41,6 +41,7 @@ from cudaops.program.outline import Item, Outline, kernel_declarations, outline,
 from cudaops.program.overloads import defaults_of, left_out, parameters_of, signature_of
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite
+from cudaops.program.syntax import LaunchedInstance
 from cudaops.program.wrapper import (
     HELPERS_BEGIN,
     NAMESPACE_PREFIX,
@@ -370,9 +371,15 @@ def _is_replaced(program: Program, site: LaunchSite, kernel: Kernel, wanted: Seq
         return False
     if not wanted or site.template_arguments is None:
         return True
-    if _normal(site.template_arguments) in map(_normal, wanted):
-        return True
-    return is_dependent(program, site)
+    completed = (_normal(", ".join(template_arguments(x.callee))) for x in _meant_at(program, site))
+    written = {_normal(site.template_arguments), *completed}  # defaults are left out
+    return bool(written & set(map(_normal, wanted))) or is_dependent(program, site)
+
+
+def _meant_at(program: Program, site: LaunchSite) -> list[LaunchedInstance]:
+    """What clang says of a launch."""
+    here = site.file, site.start_byte
+    return [x for x in launched_instances(program) if (x.file, x.start) == here]
 
 
 def _may_mean(program: Program, site: LaunchSite, kernel: Kernel) -> bool:
@@ -386,11 +393,7 @@ def _meant(program: Program, site: LaunchSite, kernel: Kernel) -> set[str]:
     """Those of the kernels with this one's qualified name that a launch may mean: by clang, or all
     of them."""
     named = [k for k in program.kernels if k.qualified_name == kernel.qualified_name]
-    places = [
-        one.defined
-        for one in launched_instances(program)
-        if (one.file, one.start) == (site.file, site.start_byte)
-    ]
+    places = [one.defined for one in _meant_at(program, site)]
     found = {
         k.name
         for k in named
