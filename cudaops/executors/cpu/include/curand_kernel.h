@@ -33,6 +33,9 @@ typedef curandStateMRG32k3a curandStateMRG32k3a_t;
 typedef curandStateXORWOW curandStateXORWOW_t, curandState_t, curandState;
 typedef curandStatePhilox4_32_10 curandStatePhilox4_32_10_t;
 
+// A table of ours, made by the first thread that needs it: no write of the kernel's.
+#define CUDAOPS_TABLE __attribute__((no_sanitize("thread")))
+
 namespace cudaops {
 
 // One XORWOW step without its counter is linear over the 160 bits of `v`: where bit b goes.
@@ -56,19 +59,22 @@ inline void xorwow_step(unsigned int (&v)[5]) {
 struct XorwowPowers {
   XorwowMatrix power[131];
 
-  XorwowPowers() {
+  CUDAOPS_TABLE XorwowPowers() {
     for (int bit = 0; bit < 160; ++bit) {
       unsigned int v[5] = {};
       v[bit / 32] = 1u << bit % 32;
       xorwow_step(v);
-      std::memcpy(power[0].image[bit], v, sizeof v);
+      for (int word = 0; word < 5; ++word) power[0].image[bit][word] = v[word];
     }
-    for (int n = 1; n < 131; ++n) {
-      power[n] = power[n - 1];
-      for (auto& row : power[n].image) power[n - 1].apply(row);
-    }
+    for (int n = 1; n < 131; ++n)
+      for (int bit = 0; bit < 160; ++bit) {
+        unsigned int v[5];
+        for (int word = 0; word < 5; ++word) v[word] = power[n - 1].image[bit][word];
+        power[n - 1].apply(v);
+        for (int word = 0; word < 5; ++word) power[n].image[bit][word] = v[word];
+      }
   }
-  static const XorwowPowers& all() {
+  CUDAOPS_TABLE static const XorwowPowers& all() {
     static const XorwowPowers made;
     return made;
   }
@@ -98,7 +104,7 @@ CUDAOPS_FN uint4 philox_block(uint4 c, uint2 k) {
 struct MrgMatrix {
   unsigned long long at[3][3], prime;
 
-  MrgMatrix times(const MrgMatrix& b) const {
+  CUDAOPS_TABLE MrgMatrix times(const MrgMatrix& b) const {
     MrgMatrix c{{}, prime};
     for (int i = 0; i < 3; ++i)
       for (int j = 0; j < 3; ++j)
@@ -117,7 +123,7 @@ constexpr unsigned long long mrg_1 = 4294967087u, mrg_2 = 4294944443u;
 struct MrgPowers {
   MrgMatrix first[191], second[191];
 
-  MrgPowers() {
+  CUDAOPS_TABLE MrgPowers() {
     first[0] = {{{0, 1, 0}, {0, 0, 1}, {mrg_1 - 810728, 1403580, 0}}, mrg_1};
     second[0] = {{{0, 1, 0}, {0, 0, 1}, {mrg_2 - 1370589, 0, 527612}}, mrg_2};
     for (int n = 1; n < 191; ++n) {
@@ -125,7 +131,7 @@ struct MrgPowers {
       second[n] = second[n - 1].times(second[n - 1]);
     }
   }
-  static const MrgPowers& all() {
+  CUDAOPS_TABLE static const MrgPowers& all() {
     static const MrgPowers made;
     return made;
   }
