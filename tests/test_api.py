@@ -47,7 +47,7 @@ def test_the_asynchronous_twin_has_the_same_signature() -> None:
         ({"executor": "gpu"}, "optimize: executor: Input should be 'auto', 'cpu'"),
         ({"argv": "512 512"}, "optimize: argv: Input should be a valid tuple"),
         ({"arch": "86"}, "arch '86': an nvcc target looks like sm_86"),
-        ({"optimizer": "recipes", "model": "openai:x"}, "the optimizer recipes asks nobody"),
+        ({"optimizer": "recipes", "model": "openai:x"}, "recipes ask no model"),
         ({"source": "__global__ void k() {}\n"}, "source is a path, not CUDA text"),
         ({"source": "nowhere.cu"}, "nowhere.cu: no such file"),
         ({"out": str(ROOT / "tests")}, "tests is not empty; name a new folder"),

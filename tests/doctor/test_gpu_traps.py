@@ -151,7 +151,7 @@ def test_a_container_without_the_compute_libraries(tmp_path: Path) -> None:
     ("error", "cause", "remedy"),
     [
         ("CUDA_ERROR_NO_DEVICE", "no GPU is visible", "--gpus all"),
-        ("CUDA_ERROR_STUB_LIBRARY", "a stub", "LD_LIBRARY_PATH"),
+        ("CUDA_ERROR_STUB_LIBRARY", "the toolkit's stub", "LD_LIBRARY_PATH"),
         ("CUDA_ERROR_DEVICE_NOT_LICENSED", "no licence", "gridd.conf"),
         ("CUDA_ERROR_SYSTEM_NOT_READY", "NVSwitch", "nvidia-fabricmanager"),
         ("CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", "different versions", "cuda-compat"),

@@ -155,7 +155,7 @@ def test_an_address_that_cannot_be_right(
         (Response(401, ""), "make a new key at build.nvidia.com", "set NVIDIA_API_KEY to the key"),
         (Response(404, ""), "HTTPS_PROXY", "correct NVIDIA_BASE_URL"),
         (Response(500, ""), "HTTPS_PROXY", "look into that server's log"),
-        (Response(200, "<html>"), "HTTPS_PROXY", "does not speak NIM's or OpenAI's protocol"),
+        (Response(200, "<html>"), "HTTPS_PROXY", "does not implement NIM's or OpenAI's API"),
         (ConnectionError(), "HTTPS_PROXY", "start that server, or correct NVIDIA_BASE_URL"),
         (listing(), "wait until", "wait until"),
         (listing("z"), "CUDAOPS_MODEL to one that it lists, nvidia:z", "nvidia:z or another"),

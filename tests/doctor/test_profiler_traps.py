@@ -70,7 +70,7 @@ def test_a_container_that_may_not_have_the_capability(tmp_path: Path) -> None:
         assert "--cap-add SYS_ADMIN" in (found[name].remedy or "")
         assert "virtual machine" in (found[name].remedy or "")
     assert "can never be one" in found["profiling permission"].detail
-    assert "the run goes on with CUPTI's times" in found["counters"].detail
+    assert "the run continues with CUPTI times" in found["counters"].detail
 
 
 class Setcapped(OtherMachine):

@@ -184,7 +184,7 @@ NO_WORKER = "no worker was seen in the last 30 s: jobs are taken and wait"
         (
             Response(200, "[]"),
             Response(503, f'{{"title": "not ready", "status": 503, "detail": "{NO_WORKER}"}}'),
-            "failed", NO_WORKER, "there",
+            "failed", NO_WORKER, "on that service",
         ),
         (
             Response(200, "[]"),

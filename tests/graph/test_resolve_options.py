@@ -43,5 +43,5 @@ def test_who_proposes() -> None:
     assert resolve_options.choose("auto", None, without).no_model == resolve_options.NO_MODEL
     named = resolve_options.choose("auto", "scripted:answers.json", without)
     assert (named.optimizer, named.model, named.no_model) == ("llm", "scripted:answers.json", None)
-    with pytest.raises(InputError, match="the optimizer recipes asks nobody"):
+    with pytest.raises(InputError, match="recipes ask no model"):
         resolve_options.choose("recipes", "scripted:answers.json", without)

@@ -130,7 +130,7 @@ def test_a_toml_form_that_cannot_be_replaced_is_left_alone(home: Home) -> None:
     path = config_path("codex", "user", home)
     path.parent.mkdir(parents=True)
     path.write_text('[mcp_servers]\ncudaops = { command = "x" }\nother = { command = "y" }\n')
-    with pytest.raises(InputError, match=r"left alone|no TOML"):
+    with pytest.raises(InputError, match=r"left alone|not valid TOML"):
         add_entry("codex", path, COMMAND, {})
 
 

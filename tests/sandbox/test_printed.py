@@ -94,7 +94,7 @@ def test_a_number_that_rounding_alone_moves_may_move_four_times_as_far() -> None
     assert not compare_printed(RMSE, RMSE.replace("118", "112"), 1e-3).matches
     moved = compare_printed(RMSE, RMSE.replace("118", "112"), 1e-3, AuthorsOutput(unfused=UNFUSED))
     assert moved.matches
-    assert "1 within what rounding alone" in moved.summary
+    assert "1 differ by rounding alone" in moved.summary
     assert not compare_printed(
         RMSE, RMSE.replace("118", "130"), 1e-3, AuthorsOutput(unfused=UNFUSED)
     ).matches

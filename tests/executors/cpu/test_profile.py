@@ -441,7 +441,7 @@ def test_what_nvcc_says_goes_before_the_estimate(
     guessed, in_registers, local, spilling = (
         of(None), of(said(0, 0)), of(said(128, 0)), of(said(192, 64)),
     )  # fmt: skip
-    assert "an estimate" in guessed.notes[1]
+    assert "estimated" in guessed.notes[1]
     assert in_registers.modelled.work.registers_per_thread == 168
     assert in_registers.modelled.work.static_smem_bytes == 4096
     assert "168 registers/thread and 0 bytes of spills by ptxas" in in_registers.notes[1]

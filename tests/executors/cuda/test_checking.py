@@ -215,7 +215,7 @@ __global__ void use(const float* half, float* C, int N) {
     def test_what_runs_on_no_processor_is_not_called_checked(
         self, cpu_executor: CpuExecutor, checker: GpuChecker, small: Product, tmp_path: Path
     ) -> None:
-        source = HEAD + '  asm volatile("bar.sync 0;");\n  C[i * 256 + t] = 1;\n}\n'
+        source = HEAD + '  asm volatile("bar.sync 1, 64;");\n  C[i * 256 + t] = 1;\n}\n'
         checked = checker.check(subject(cpu_executor, small, source, tmp_path), "full")
         assert not checked.found
         assert {u.checker for u in checked.unchecked} == {
@@ -312,7 +312,7 @@ class TestBoth:
     def test_inline_ptx_goes_to_the_three_tools(
         self, cpu_executor: CpuExecutor, small: Product, double: Sanitizer, tmp_path: Path,
     ) -> None:  # fmt: skip
-        source = HEAD + '  asm volatile("bar.sync 0;");\n  C[i * 256 + t] = 1;\n}\n'
+        source = HEAD + '  asm volatile("bar.sync 1, 64;");\n  C[i * 256 + t] = 1;\n}\n'
         ptx = subject(cpu_executor, small, source, tmp_path)
         clean = GpuChecker(cpu_executor, double, under()).check(ptx, "full")
         assert not clean.found
