@@ -124,7 +124,7 @@ def clocks_gate(comparisons: Sequence[Comparison]) -> Gate:
 
 def is_disturbed(comparisons: Sequence[Comparison]) -> bool:
     """Whether the clocks disagree where no candidate has a part in it or gains by it, so that
-    another measurement may tell more: on the baseline, because other processes use the GPU, or where all
+    another measurement may tell more: on the baseline, because others use the GPU, or where all
     that is wrong with the candidate makes it look slower, which others do whose work falls into
     its samples alone. The measurement itself stays refused."""
     problems = _all_problems(comparisons, {})

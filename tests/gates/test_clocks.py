@@ -174,7 +174,8 @@ class TestShortLaunches:
         baseline = short(6.1, 25.1, 21.0, gap_us=19.0)
         passed, summary = gate_of(short(3.7, 22.0, 15.0, gap_us=19.0), baseline)
         assert passed, summary
-        assert "other processes use the GPU: both sides take 2.0 times as long by the host" in summary
+        said = "other processes use the GPU: both sides take 2.0 times as long by the host"
+        assert said in summary
 
     def test_others_slow_down_no_side_alone(self) -> None:
         busy = short(3.7, 22.0, 40.0, gap_us=19.0)
@@ -196,7 +197,8 @@ class TestOthersOnTheGpu:
         baseline = short(5.2, 5.4, 44.5, host_gap_us=0.0)
         gate = clocks_of(short(1.3, 1.4, 2.1, host_gap_us=0.0), baseline)
         assert gate.passed, gate.summary
-        assert "other processes use the GPU: the baseline takes 6.4 us by events, 44.5 us" in gate.summary
+        said = "other processes use the GPU: the baseline takes 6.4 us by events, 44.5 us"
+        assert said in gate.summary
 
     def test_nor_does_one_whose_samples_they_tear_apart(self) -> None:
         baseline = short(5.2, 5.4, 6.3, host_error_us=31.0)
@@ -211,7 +213,8 @@ class TestOthersOnTheGpu:
         for hit in (short(1.3, 1.4, 33.0), short(1.3, 1.4, 2.4, host_error_us=20.0)):
             gate = clocks_of(hit, baseline)
             assert (gate.passed, gate.quarantined) == (False, True)
-            assert gate.summary.startswith("candidate on w0: not measured, other processes use the GPU (")
+            said = "candidate on w0: not measured, other processes use the GPU ("
+            assert gate.summary.startswith(said)
             assert gate.summary.endswith("): run again on an idle one")
 
     def test_nothing_at_all_takes_now_this_and_now_that(self) -> None:
@@ -240,7 +243,8 @@ class TestOthersOnTheGpu:
     def test_without_cupti_nobody_confirms_the_baselines_events(self) -> None:
         gate = clocks_of(side(100.0, 100.0), side(400.0, 900.0))
         assert (gate.passed, gate.quarantined) == (False, True)
-        assert gate.summary.startswith("baseline on w0: not measured, other processes use the GPU (")
+        said = "baseline on w0: not measured, other processes use the GPU ("
+        assert gate.summary.startswith(said)
 
     def test_they_excuse_nothing_that_another_clock_shows(self) -> None:
         """A quarantine can be released: it must not hide what is wrong."""
