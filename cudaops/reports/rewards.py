@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from math import sqrt
+from statistics import fmean, pstdev
 
 from cudaops.domain.base import Record
 from cudaops.domain.execution import CompileFailed, TimeSource
@@ -76,8 +76,7 @@ def staged_reward(compiled: bool, correct: bool | None, speedup: float | None) -
 
 def group_advantages(rewards: Sequence[float]) -> list[float]:
     """(reward - mean) / (standard deviation of the population + EPSILON), at least one reward."""
-    mean = sum(rewards) / len(rewards)
-    deviation = sqrt(sum((r - mean) ** 2 for r in rewards) / len(rewards))
+    mean, deviation = fmean(rewards), pstdev(rewards)
     return [(r - mean) / (deviation + EPSILON) for r in rewards]
 
 

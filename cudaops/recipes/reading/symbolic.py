@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cudaops.program import syntax as s
@@ -92,9 +92,8 @@ class Execution(Around):
             return self._cells[place]
         if any(cell.array == place.array for cell in self._cells):
             raise NotUnderstood(f"{place.array} read where it is added to")
-        for store in reversed(self.effects.stores):
-            if store.place == place and not place.shared and self._is_always_behind(store):
-                return store.value
+        if not place.shared and (own := self._last_written(place)) is not None:
+            return own.value
         self._loadable(place.array)
         return None
 
@@ -106,15 +105,20 @@ class Execution(Around):
         *lines, last = found.body or (None,)
         if not isinstance(last, s.Give):
             raise NotUnderstood(f"the body of {function}")
-        return self._inside(found, arguments, lines, lambda: converted(
-            self._read.value(last.value), found.result
-        ))  # fmt: skip
+        with self._inside(found, arguments):
+            self._straight(function, lines)
+            return converted(self._read.value(last.value), found.result)
 
-    def _inside(
-        self, function: s.Function, arguments: tuple[Value, ...],
-        body: Sequence[s.Statement | None], give: Callable[[], Value],
-    ) -> Value:  # fmt: skip
-        """Run a function's body; its names are its own."""
+    def _straight(self, function: str, lines: Sequence[s.Statement | None]) -> None:
+        """A function's statements, without branches or loops."""
+        for line in lines:
+            if not isinstance(line, s.Declare | s.Evaluate):
+                raise NotUnderstood(f"the body of {function}")
+            self._statement(line)
+
+    @contextlib.contextmanager
+    def _inside(self, function: s.Function, arguments: tuple[Value, ...]) -> Iterator[None]:
+        """While its body runs: its names are its own."""
         if len(function.parameters) != len(arguments) or function.is_method:
             raise NotUnderstood(f"a call of {function.name}")
         env: dict[str, Value] = {}
@@ -126,11 +130,7 @@ class Execution(Around):
         self._functions = {n: f for n, f in functions.items() if f is not function}
         self._env, self._branch = env, branch + 1
         try:
-            for line in body:
-                if not isinstance(line, s.Declare | s.Evaluate):
-                    raise NotUnderstood(f"the body of {function.name}")
-                self._statement(line)
-            return give()
+            yield
         finally:
             self._env, self._functions, self._branch = outer, functions, branch
 
@@ -144,14 +144,16 @@ class Execution(Around):
         self.effects.nonnegative.append(value)
         return True
 
-    def _is_always_behind(self, store: Store) -> bool:
-        """Whether a write was made wherever what runs now runs, and the same one."""
-        return (
-            self._guards[: len(store.guards)] == store.guards
-            and self._loops[: len(store.loops)] == store.loops
-            and store == next(s for s in reversed(self.effects.stores)
-                              if s.place.array == store.place.array)
-        )  # fmt: skip
+    def _last_written(self, place: Pointer) -> Store | None:
+        """The last write to its array where that is this place, and made wherever what runs now
+        runs."""
+        last = next(
+            (x for x in reversed(self.effects.stores) if x.place.array == place.array), None
+        )
+        if last is None or last.place != place:
+            return None
+        same_guards = self._guards[: len(last.guards)] == last.guards
+        return last if same_guards and self._loops[: len(last.loops)] == last.loops else None
 
     def _loadable(self, array: str) -> None:
         writes = [s for s in self.effects.stores if s.place.array == array]
@@ -237,7 +239,8 @@ class Execution(Around):
             case s.Call(name, arguments) if name in self._functions:
                 given = tuple(self._read.value(a) for a in arguments)
                 function = self._functions[name]
-                self._inside(function, given, function.body, lambda: Whole(number(0)))
+                with self._inside(function, given):
+                    self._straight(name, function.body)
             case _:
                 raise NotUnderstood("a statement without a known effect")
 
@@ -275,7 +278,7 @@ class Execution(Around):
             return
         stored = Store(place, value, self._guards, self._loops, len(self.effects.barriers))
         last = self.effects.stores[-1] if self.effects.stores else None
-        if last == replace(stored, value=last.value if last else value) and not place.shared:
+        if last is not None and not place.shared and replace(last, value=value) == stored:
             del self.effects.stores[-1]  # nobody has read it
         self.effects.stores.append(stored)
 
@@ -357,7 +360,7 @@ class Execution(Around):
                 total = _accumulated(outer[other], after.get(other), other, variable, count)
                 self._env[other] = total
             elif after.get(other) != _after(entered[other], moved[other]):
-                raise NotUnderstood(f"what the loop does to {other}")
+                raise NotUnderstood(f"an unsupported update of {other} in the loop")
             else:
                 self._env[other] = Carried(other, outer[other].type)
         for place, first in added.items():
@@ -417,14 +420,14 @@ class Execution(Around):
     def _loop_count(self, loop: _Counted, variable: Symbol, by: int) -> Polynomial:
         """Iterations; not positive where there is none."""
         if loop.condition is None:
-            raise NotUnderstood("a loop without an end")
+            raise NotUnderstood("a loop without a bound")
         condition = self._read.value(loop.condition)
         if not isinstance(condition, Below):
-            raise NotUnderstood("a loop's condition")
+            raise NotUnderstood("an unsupported loop condition")
         step = number(by)
         remaining = of(variable) * step - condition.value
         if remaining.has(variable):
-            raise NotUnderstood("a loop's condition")
+            raise NotUnderstood("an unsupported loop condition")
         return remaining if by == 1 else divide(remaining + number(by - 1), step)
 
 
@@ -451,7 +454,7 @@ def _counted(node: s.For) -> _Counted:
     if not steps and body and isinstance(body[-1], s.Evaluate):
         steps, body = (body[-1].value,), body[:-1]
     if any(isinstance(x, s.Leave) for x in s.below(body)):
-        raise NotUnderstood("a loop that is left early")
+        raise NotUnderstood("a loop with break, return or continue")
     compared = {x.text for x in s.below((node.condition,)) if isinstance(x, s.Name)}
     found = [step for step in map(_loop_step, steps) if step[0] in compared]
     if len(found) != 1:
