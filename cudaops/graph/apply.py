@@ -10,7 +10,7 @@ import contextlib
 import json
 import math
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Literal, NamedTuple
@@ -381,14 +381,18 @@ class _Check:
         """Of the author's tree with the rewrite in it."""
         after = self._standing()
         self.say("building and running it with the rewrite")
-        seconds: dict[str, list[float]] = {"before": [], "after": []}
+        seconds = _no_seconds()
         outcome = self._built_and_run(after)
-        ratios: list[float] = []
         if outcome.code == "kept":
             outcome, seconds = self._timed(after, outcome)
-            pairs = zip(seconds["before"], seconds["after"], strict=True)
-            ratios = [math.log(b / a) for a, b in pairs]
+        before, then = (
+            WholeJob(tree_sha256=_digest(program), seconds=tuple(seconds[name]))
+            for name, program in (("before", self.before), ("after", after))
+        )
+        ratios = [math.log(b / a) for a, b in zip(before.seconds, then.seconds, strict=True)]
         low, high = self._bounds(ratios)
+        if ratios:
+            outcome = self._compared(outcome, before, then, (low, high))
         record = self.target.record
         return ApplyCheck(
             run_id=record.run_id,
@@ -404,8 +408,8 @@ class _Check:
             build=self.before.build.command if self.before.build else "",
             runs=tuple(one.run.argv for one in self.timed),
             files=tuple(map(str, files)),
-            before=WholeJob(tree_sha256=_digest(self.before), seconds=tuple(seconds["before"])),
-            after=WholeJob(tree_sha256=_digest(after), seconds=tuple(seconds["after"])),
+            before=before,
+            after=then,
             ratio=math.exp(median(ratios)) if ratios else None,
             ratio_low=low,
             ratio_high=high,
@@ -453,7 +457,7 @@ class _Check:
     def _timed(self, after: Program, outcome: _Outcome) -> tuple[_Outcome, dict[str, list[float]]]:
         """Both whole jobs in turn, each first in every other pair."""
         programs = {"before": self.before, "after": after}
-        seconds: dict[str, list[float]] = {name: [] for name in programs}
+        seconds = _no_seconds()
         rounds = ROUNDS if self.times_decide else EMULATED_ROUNDS
         for turn in range(rounds):
             spent = sum(map(sum, seconds.values()))
@@ -468,7 +472,7 @@ class _Check:
                         return self._failed(name, ran.placed, outcome), _no_seconds()
                     took += ran.seconds
                 seconds[name].append(took)
-        return self._compared(outcome, seconds), seconds
+        return outcome, seconds
 
     def _failed(self, name: str, why: str, outcome: _Outcome) -> _Outcome:
         if name == "before":
@@ -481,18 +485,17 @@ class _Check:
         found = median_interval(ratios, (1.0 - self.options.policy.confidence) / 2)
         return tuple(math.exp(x) if math.isfinite(x) else None for x in found)  # type: ignore[return-value]
 
-    def _compared(self, outcome: _Outcome, seconds: Mapping[str, list[float]]) -> _Outcome:
-        a, b = (
-            WholeJob(tree_sha256="", seconds=tuple(seconds[name])) for name in ("before", "after")
-        )
-        took = f"{b.shown} where it took {a.shown}, medians of {len(a.seconds)} runs each"
+    def _compared(
+        self, outcome: _Outcome, before: WholeJob, after: WholeJob,
+        bounds: tuple[float | None, float | None],
+    ) -> _Outcome:  # fmt: skip
+        rounds = len(before.seconds)
+        took = f"{after.shown} where it took {before.shown}, medians of {rounds} runs each"
         same = f"it builds and {outcome.reason}"
         if not self.times_decide:
             text = f"{same}; times are the emulation's and decide nothing: {took}"
             return outcome._replace(reason=text)
-        low, high = self._bounds(
-            [math.log(y / x) for x, y in zip(a.seconds, b.seconds, strict=True)]
-        )
+        low, high = bounds
         if low is not None and low > 1.0:
             return _Outcome("slower", f"the whole job is slower: {took}", outcome.output)
         faster = high is not None and high < 1.0
