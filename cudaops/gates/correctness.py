@@ -50,6 +50,7 @@ from cudaops.gates.repeat import (
 from cudaops.sandbox.drawn import moved_inputs
 from cudaops.sandbox.inputs import EXACT_CASES
 from cudaops.sandbox.oracle import ENOUGH_CASES, Oracle, Reference
+from cudaops.sandbox.shared_variables import with_variables
 
 OWN_RERUNS, MOST_OWN_RERUNS = 3, 16
 """Further runs of the author's kernel on the same inputs, where a candidate is not as near to the
@@ -291,7 +292,8 @@ class Verifier:
         if isinstance(outcome, Misbehaved):
             return outcome
         for launch, ran in zip(launches, outcome, strict=True):
-            found += self._compare(subject, ran, launch.reference, None, launch.number)
+            left = with_variables(ran, subject.oracle.variables)
+            found += self._compare(subject, left, launch.reference, None, launch.number)
         remove(folder)
         return None
 
@@ -321,9 +323,7 @@ class Verifier:
         if accuracy is None:
             accuracy = exact_accuracy if reference.kind in EXACT_CASES else buffer_accuracy
         found = []
-        for a in workload.allocations:
-            if a.role == "in":
-                continue
+        for a in subject.oracle.results:
             one = self.accuracy_of(subject, a, ran, reference, accuracy)
             found.append(Finding(reference.kind, one, launch))
         return found
@@ -450,8 +450,9 @@ class Verifier:
             again = subject.author(reference.inputs, folder)
             if isinstance(again, Misbehaved):
                 continue  # what it does wrong is no distance
-            for a in workload.allocations:
-                if a.role == "in" or a.element not in FLOATING:
+            again = with_variables(again, subject.oracle.variables)
+            for a in subject.oracle.results:
+                if a.element not in FLOATING or a.index not in again.outputs:
                     continue
                 gap = distance(
                     stored(again.outputs[a.index], a.element),
@@ -477,7 +478,7 @@ class Verifier:
         )
         if check == "none":
             self._longest_s = max(self._longest_s, time.monotonic() - started)
-        return ran
+        return with_variables(ran, subject.oracle.variables) if isinstance(ran, Ran) else ran
 
     def _failed(self, name: GateName, misbehaved: Misbehaved) -> Gate:
         self._misbehaved = misbehaved

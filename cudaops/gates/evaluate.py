@@ -40,6 +40,7 @@ from cudaops.gates.timed_outputs import Closer, timed_outputs_gate
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.draw import rounds_to_integers
 from cudaops.sandbox.drawn import DIRECTED
+from cudaops.sandbox.shared_variables import with_variables
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
 
@@ -334,7 +335,8 @@ def _as_rounded(
         )[0].outcome
         for way in DIRECTED
     ]
-    return tuple(one.outputs for one in ran if isinstance(one, Ran))
+    left = bench.oracle(workload).variables
+    return tuple(with_variables(one, left).outputs for one in ran if isinstance(one, Ran))
 
 
 def _in_another_order(

@@ -16,6 +16,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 
 from cudaops.agents import profiler, research
+from cudaops.agents.optimizer import Subject
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.model_use import ModelUse
@@ -61,9 +62,11 @@ from cudaops.graph.services import (
 from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate, replaced_by, require_replaced
 from cudaops.problem.kernelbench import MODEL_NEW, model_new
+from cudaops.program.syntax import NotUnderstood
 from cudaops.reports import markdown
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
+from cudaops.transformations.draft import Draft
 
 THREAD = "run"
 """LangGraph's name for the one run whose checkpoints a run folder holds."""
@@ -222,9 +225,18 @@ def _intake(
             )
             in_background(lambda: build_runtime(executor.cache))
         bench = open_bench(options, executor)
+        _require_place(bench)
         seconds = time.monotonic() - started
         _tell_intake(bench, options, seconds, events)
     return bench, options, seconds
+
+
+def _require_place(bench: Workbench) -> None:
+    """That a rewrite can stand in the program. Raises InputError where no launch can be replaced:
+    before anything is searched for."""
+    subject = Subject(bench.program, bench.kernel, bench.workloads)
+    with contextlib.suppress(NotUnderstood):
+        bench.spliced(Draft.of(subject).rewrite())
 
 
 def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: EventLog) -> None:

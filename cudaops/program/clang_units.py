@@ -37,6 +37,7 @@ _PRELUDE = """\
 #undef __managed__
 #undef __shared__
 #undef __launch_bounds__
+#undef __noinline__  // a word of clang's, which `__attribute__((__noinline__))` may name
 #define __global__ __attribute__((global))
 #define __device__ __attribute__((device))
 #define __host__ __attribute__((host))

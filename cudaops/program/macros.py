@@ -114,11 +114,13 @@ class Macro(NamedTuple):
         rest = [token for argument in more for token in argument]
         given[_REST] = lexed.text[rest[0].start : rest[-1].end] if rest else ""
         first = self.body[0].start
+        quoted = {name: mark for mark, name in _pairs_quoted(self.body)}
         edits = [
-            Edit(t.start - first, t.end - first, given[t.text])
+            Edit(quoted.get(t, t).start - first, t.end - first,
+                 _quoted(given[t.text]) if t in quoted else given[t.text])
             for t in self.body
             if t.kind == "name" and t.text in given
-        ]
+        ]  # fmt: skip
         edits += [Edit(a.end - first, b.start - first, "") for (a, b) in _pairs_pasted(self.body)]
         return _SPLICED.sub("\n", apply_edits(self.lexed.text[first : self.body[-1].end], edits))
 
@@ -128,7 +130,7 @@ def launches_written_out(files: Mapping[str, str], kernel: str) -> dict[str, str
     kernel by a parameter of theirs: `TIME(k, n)` becomes the macro's own text with
     `k<<<n, 256>>>(a)` in it.
 
-    Macros that are defined twice or undone, and those that quote, are left as they are.
+    Macros that are defined twice or undone are left as they are.
     (`TIME(k, n, ...)` takes more arguments, which are `__VA_ARGS__`.)
     """
     lexed = {path: lex(byte_text(text)) for path, text in files.items()}
@@ -145,8 +147,10 @@ def _launching(files: Sequence[Lexed]) -> Iterator[Macro]:
     for lexed in files:
         found: dict[int, set[str]] = {}
         for launch in find_launches(lexed):
-            pastes = _PASTE in launch.name
-            if (launch.macro_parameter or pastes) and launch.directive is not None:
+            if launch.directive is None:
+                continue
+            pastes = _PASTE in launch.name  # else `NAME`, also of a namespace or with arguments
+            if pastes or launch.name in macro_parameters(lexed, launch.directive):
                 names = found.setdefault(launch.directive.first, set())
                 names |= {_PASTE} if pastes else {launch.name}
         for directive in lexed.directives:
@@ -156,8 +160,7 @@ def _launching(files: Sequence[Lexed]) -> Iterator[Macro]:
 
 
 def kernel_macros(files: Sequence[Lexed]) -> dict[str, Macro]:
-    """Macros that define a kernel, by name; those that are defined twice or undone, and those that
-    quote, left out."""
+    """Macros that define a kernel, by name; those that are defined twice or undone left out."""
     named = _names_defined(files)
     found: dict[str, Macro] = {}
     for lexed in files:
@@ -192,15 +195,18 @@ def _names_defined(files: Sequence[Lexed]) -> Counter[str]:
 
 
 def _read(lexed: Lexed, directive: Directive, names: Set[str]) -> Macro | None:
-    """`names`: of the parameters that it launches. None where it quotes one, or has a head of
-    another kind."""
+    """`names`: of the parameters that it launches. None where it has a head of another kind, or a
+    `#` that quotes none of its parameters."""
     parameters = macro_parameters(lexed, directive)
     after = closing(lexed.tokens, directive.first + 3) + 1
     header = [t.text for t in lexed.tokens[directive.first + 4 : after - 1]]
     body = lexed.tokens[after : directive.last]
     takes_more = header[-3:] == ["."] * 3 and header[-4:-3] in ([], [","])
-    quotes = sum(t.text == "#" for t in body) != 2 * len(_pairs_pasted(body))
-    if ("." in header and not takes_more) or quotes or any(t.text == "__VA_OPT__" for t in body):
+    quoted = [name.text in {*parameters, _REST} for _, name in _pairs_quoted(body)]
+    marks = sum(t.text == "#" for t in body) - 2 * len(_pairs_pasted(body))
+    if "." in header and not takes_more:
+        return None
+    if not all(quoted) or len(quoted) != marks or any(t.text == "__VA_OPT__" for t in body):
         return None
     launched = frozenset(parameters.index(p) for p in names - {_PASTE})
     name = _name(lexed, directive)
@@ -214,6 +220,27 @@ def _pairs_pasted(body: Sequence[Token]) -> list[tuple[Token, Token]]:
         for at in range(1, len(body) - 2)
         if body[at].text == body[at + 1].text == "#" and body[at].end == body[at + 1].start
     ]
+
+
+def _pairs_quoted(body: Sequence[Token]) -> list[tuple[Token, Token]]:
+    """Each `#` that stands alone, and what follows it."""
+    around = ["", *(t.text for t in body), ""]
+    return [
+        (body[at], body[at + 1])
+        for at in range(len(body) - 1)
+        if around[at + 1] == "#" and "#" not in (around[at], around[at + 2])
+    ]
+
+
+def _quoted(argument: str) -> str:
+    """What `#` makes of it ([cpp.stringize]): one space for any between its tokens."""
+    tokens = lex(argument).tokens
+    text = ""
+    for before, token in zip([None, *tokens], tokens, strict=False):
+        text += " " * (before is not None and token.start > before.end)
+        is_literal = token.text[-1:] in ("'", '"')
+        text += re.sub(r'["\\]', r"\\\g<0>", token.text) if is_literal else token.text
+    return f'"{text}"'
 
 
 def _written_out(lexed: Lexed, macros: Sequence[Macro], kernel: str) -> Iterator[Edit]:

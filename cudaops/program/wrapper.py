@@ -373,12 +373,19 @@ def _author_callee(kernel: Kernel) -> str:
 
 
 def forwardable(parameters: str) -> tuple[str, tuple[str, ...]]:
-    """A parameter list in which each parameter has a name, and those names."""
+    """A parameter list in which each parameter has a name, and those names. Raises InputError for a
+    parameter pack, which a launch plan cannot spell."""
+    if "..." in parameters:
+        raise InputError(
+            f"`({parameters})` is a parameter pack, and a launch plan has a name for each argument; "
+            "give the kernel parameters of its own, or choose another one with --kernel"
+        )
     lexed = lex(byte_text(parameters))
     spelled: list[str] = []
     names = tuple(p.name for p in read_parameters(parameters))
     for name, part in zip(names, split_commas(lexed.tokens, angles=True), strict=False):
-        text = " ".join(plain_text(lexed.text[part[0].start : part[-1].end]).split())
+        text = plain_text(lexed.text[part[0].start : part[-1].end])
+        text = " ".join(text.replace("__grid_constant__", " ").split())  # for kernels alone
         is_named = any(token.text == name for token in part)
         spelled.append(text if is_named else f"{text} {name}")
     return ", ".join(spelled), names

@@ -56,6 +56,7 @@ from cudaops.sandbox.inputs import (
     widened_arguments,
 )
 from cudaops.sandbox.precision import unfit_inputs
+from cudaops.sandbox.shared_variables import changed_variables, with_variables
 
 MAX_OWN_ERROR = 0.1
 """A baseline that is farther than this (relative L2) from its widened run is not measured by it:
@@ -176,9 +177,16 @@ class Oracle(NamedTuple):
     seed: int = 0
     """Secret: draws the order of launches."""
     standing: Standing = "first"
+    variables: tuple[Allocation, ...] = ()
+    """See `changed_variables`."""
     kept: tuple[str, ...] = ()
     """Pointers to floating values that are the captured ones in every set: on others the baseline
     fails, which works places out from them."""
+
+    @property
+    def results(self) -> tuple[Allocation, ...]:
+        """What a launch leaves: buffers, and variables."""
+        return (*(a for a in self.workload.allocations if a.role != "in"), *self.variables)
 
     @property
     def references(self) -> tuple[Reference, ...]:
@@ -229,6 +237,8 @@ class OracleBuilder:
         self._folder = folder
         self._timeout_s = timeout_s
         self._plan = baseline_plan(workload)
+        unit = baseline.plain.unit
+        self._variables = changed_variables(unit.program, unit.program.kernel(unit.kernel), workload)
         self._floating = has_floating_input(workload)
         self._skipped: list[SkippedInputs] = []
         self._seen: dict[str, CaseKind] = {}
@@ -279,8 +289,9 @@ class OracleBuilder:
             if isinstance(a, PointerArgument) and a.allocation in kept
         )  # fmt: skip
         return Oracle(
-            self._workload, captured, tuple(perturbed), exact, skipped, seed, standing, names
-        )
+            self._workload, captured, tuple(perturbed), exact, skipped, seed, standing,
+            self._variables, names,
+        )  # fmt: skip
 
     def _relaunched(self, seed: int, say: Callable[[str], None]) -> list[Reference]:
         """The launch on what it left, where that is not what it found."""
@@ -425,11 +436,9 @@ class OracleBuilder:
         return made._replace(non_finite=True)
 
     def _is_zero(self, outputs: dict[int, str]) -> bool:
-        return all(
-            is_zero(stored(outputs[a.index], a.element))
-            for a in self._workload.allocations
-            if a.role != "in"
-        )
+        written = [a for a in self._workload.allocations if a.role != "in"]
+        left = (*written, *self._variables)
+        return all(is_zero(stored(outputs[a.index], a.element)) for a in left)
 
     def _is_new(self, kind: CaseKind, inputs: InputSet) -> bool:
         """Whether no earlier case has the same contents."""
@@ -468,13 +477,13 @@ class OracleBuilder:
         if ran.unchecked:
             return f"the checker could not run on the baseline: {ran.unchecked[0].line}"
         self._longest_s = max(self._longest_s, ran.seconds)
-        return ran.outputs
+        return with_variables(ran, self._variables).outputs
 
     def _moves_indices(self, kind: CaseKind) -> bool:
         """Whether integers are others than the captured ones: they may be indices."""
         if kind == RELAUNCHED:
-            inout = (a for a in self._workload.allocations if a.role == "inout")
-            return any(a.element not in FLOATING for a in inout)
+            every = self._workload.allocations
+            return any(a.role == "inout" and a.element not in FLOATING for a in every)
         return kind in INTEGER_KINDS and not self._floating
 
     def _settles(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> bool:
@@ -522,8 +531,8 @@ class OracleBuilder:
         return self._is_zero(self._captured_outputs())
 
     def _captured_outputs(self) -> dict[int, str]:
-        folder = Path(self._workload.folder)
-        return {a.index: str(folder / a.after) for a in self._workload.allocations}
+        left = (*self._workload.allocations, *self._variables)
+        return {a.index: str(Path(self._workload.folder, a.after)) for a in left}
 
     def _written(self) -> Iterator[View]:
         """Floating buffers, and fields of structures, that hold results."""
@@ -575,9 +584,8 @@ class OracleBuilder:
             wanted=[*dict.fromkeys(a.index for a in kept)],
             timeout_s=self._timeout_s,
         )
-        for index, path in wide_inputs.contents.items():
-            if path != inputs.contents[index]:
-                Path(path).unlink(missing_ok=True)
+        for path in {*wide_inputs.contents.values()} - {*inputs.contents.values()}:
+            Path(path).unlink(missing_ok=True)
         if isinstance(ran, Misbehaved):
             problem = f"the widened baseline failed: {ran.message}"
             if ran.what == "timeout":  # nor will it on other inputs

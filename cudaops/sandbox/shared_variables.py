@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from cudaops.domain.execution import Ran
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Allocation, DeviceMemory, Workload
+from cudaops.executors.compare import same_contents
 from cudaops.program.lexing import without_comments
 
 
@@ -28,6 +30,18 @@ def shared_variables(
         if state.is_used
         and state.name not in constant
         and _is_read_elsewhere(program, kernel, state.name.rpartition("::")[2])
+    )
+
+
+def changed_variables(
+    program: Program, kernel: Kernel, workload: Workload
+) -> tuple[Allocation, ...]:
+    """Those of them that the captured launch changes."""
+    folder = Path(workload.folder)
+    return tuple(
+        v
+        for v in shared_variables(program, kernel, workload)
+        if not same_contents(str(folder / v.before), str(folder / v.after))
     )
 
 

@@ -3,6 +3,7 @@
 A form is a file, or a folder with a `main.cu` and what that reads, under `forms/`. Comments at its
 head say how its author compiles and runs it (`// nvcc: -std=c++20`, `// args: 64 < in.txt`,
 `// exit code: 1`), and `// not yet: why` what is not taken: the test says so once it is.
+`// no rewrite: why` is what a run answers where its kernel can be profiled alone.
 The rewrite is one by hand where the kernel sums rows, else the author's kernel by another name.
 """
 
@@ -20,6 +21,7 @@ from cudaops.cli.boundary import run_command
 from cudaops.domain.judgement import Policy
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import RunOptions
+from cudaops.errors import InputError
 from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
@@ -35,7 +37,9 @@ REWRITE = Path(__file__).with_name("rowsum.cu")
 SUMS_ROWS = re.compile(
     r"^__global__ void rowsum\(const float \*a, float \*s, int rows, int cols\)", re.MULTILINE
 )
-_HEAD = re.compile(r"^// (nvcc|args|exit code|not yet|not yet on cuda): (.+)$", re.MULTILINE)
+_HEAD = re.compile(
+    r"^// (nvcc|args|exit code|not yet|not yet on cuda|no rewrite): (.+)$", re.MULTILINE
+)
 
 
 class Form(NamedTuple):
@@ -145,8 +149,14 @@ def test_a_trivial_rewrite_of_it_passes_every_gate_of_results(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     bench = opened(form, executor, tmp_path, kernels)
+    why = form.said.get("no rewrite")
+    if why is not None:
+        with pytest.raises(InputError, match=re.escape(why)):
+            bench.spliced(trivial_rewrite(bench, form))
+        close_executor(bench.executor)
+        return
     evaluation = evaluate(bench, trivial_rewrite(bench, form), bench.policy.min_speedup)
     close_executor(bench.executor)
+    assert [f"{g.name}: {g.summary}" for g in evaluation.gates if not g.passed] == []
     asked = executor == "cpu" and nvcc_for(bench.program) is not None
     assert asked == ("nvcc_compile" in {gate.name for gate in evaluation.gates})
-    assert [f"{g.name}: {g.summary}" for g in evaluation.gates if not g.passed] == []

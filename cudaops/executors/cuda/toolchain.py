@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes.util
 import functools
 import importlib.util
 import os
@@ -103,6 +104,15 @@ def cuda_includes(nvcc: Path) -> tuple[Path, ...]:
     """Folders of the toolkit's headers, libcu++'s last; nvcc itself needs none of them named."""
     include = toolkit_home(nvcc) / "include"
     return tuple(p for p in (include, include / "cccl") if p.is_dir())
+
+
+@functools.cache
+def finds_driver_library(nvcc: Path) -> bool:
+    """Whether `-lcuda` links: libcuda comes with a driver, the stub for it with a whole toolkit."""
+    stubs = ("lib64/stubs", "lib/stubs", "targets/x86_64-linux/lib/stubs")
+    home = toolkit_home(nvcc)
+    here = any((home / folder / "libcuda.so").is_file() for folder in stubs)
+    return here or ctypes.util.find_library("cuda") is not None
 
 
 def library_flags(includes: Iterable[str]) -> tuple[str, ...]:

@@ -1,3 +1,4 @@
+// no rewrite: no launch of `relax` names it directly
 // not yet on cuda: launches of a child graph or of a copied one are not seen
 // A graph of nodes of all kinds by cudaGraphAddNode, as a child of another one, cloned and asked for its edges.
 #include <cstdio>

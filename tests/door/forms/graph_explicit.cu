@@ -1,3 +1,4 @@
+// no rewrite: no launch of `fill` names it directly
 // A graph made node by node: a kernel node and a host node.
 #include <cstdio>
 __global__ void fill(float *v, int n, float x) {
