@@ -135,6 +135,7 @@ def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> OpenRun
         events = EventLog(folder / "events.jsonl", on_event)
         bench, options, seconds = _intake(options, events, settings)
         with _closed_where_it_fails(bench.executor):
+            _require_place(bench)
             date = utc_now()
             write_json(folder / "state" / "intake.json", {"date": date, "seconds": seconds})
             # Last: what `resume` looks for first.
@@ -225,7 +226,6 @@ def _intake(
             )
             in_background(lambda: build_runtime(executor.cache))
         bench = open_bench(options, executor)
-        _require_place(bench)
         seconds = time.monotonic() - started
         _tell_intake(bench, options, seconds, events)
     return bench, options, seconds

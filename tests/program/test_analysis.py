@@ -136,6 +136,25 @@ def test_what_touches_other_places_where_it_reads_something_else(body: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("body", "is_idempotent"),
+    [
+        ("a[threadIdx.x] = b[n] + at[w];", True),
+        ("__shared__ int t[64]; t[threadIdx.x] = at[w]; a[n] = t[0]; t[1] = t[2];", True),
+        ("for (int k = 0; k < at[n]; k++) a[k] = 1;", True),
+        ("a[n] = a[w];", False),
+        ("a[n] += 1;", False),
+        ("atomicAdd(&a[n], b[w]);", False),
+        ("total = at[n];", False),
+        ("a[n] = total;", True),
+        ("unknown(a, at[n]);", False),
+    ],
+)
+def test_what_leaves_the_same_when_it_is_launched_again(body: str, is_idempotent: bool) -> None:
+    before = "__device__ void unknown(float*, int); __device__ int total;"
+    assert facts_of(body, before).is_idempotent is is_idempotent
+
+
+@pytest.mark.parametrize(
     ("body", "scatters"),
     [
         ("a[threadIdx.x] = at[n];", False),

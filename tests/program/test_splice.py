@@ -280,6 +280,14 @@ WRITTEN_OUT = [
         ("other<<<1, 32>>>(p, n);\n    cudaops_launch_k(1, 32, 0, 0, p, n); RUN(other, other);"),
     ),
     (
+        '#define RUN(f, ...) puts(#f " " # __VA_ARGS__); f<<<1, 32>>>(__VA_ARGS__)',
+        "RUN(k, p,  n + '\"'); RUN(other, p, n);",
+        (
+            'puts("k" " " "p, n + \'\\"\'"); cudaops_launch_k(1, 32, 0, 0, p,  n + \'"\'); '
+            "RUN(other, p, n);"
+        ),
+    ),
+    (
         "#define RUN(f) f<<<1, 32>>>(p, n)\n#define TWICE(x) x; x",
         "TWICE(RUN(k)); RUN(other);",
         "TWICE(cudaops_launch_k(1, 32, 0, 0, p, n)); RUN(other);",
@@ -341,8 +349,6 @@ def test_directives_between_the_brackets_of_a_launch_stay() -> None:
 @pytest.mark.parametrize(
     "macro",
     [
-        "#define RUN(f, b) puts(#f); f##f<<<b, 32>>>(p, n); f<<<b, 32>>>(p, n)",
-        "#define RUN(f, b) puts(#f); f<<<b, 32>>>(p, n)",
         "#define RUN(f, b) f<<<b, 32>>>(p, n)\n#undef RUN\n#define RUN(f, b) f<<<b, 64>>>(p, n)",
         "#define RUN(f, b, c) f<<<b, 32>>>(p, n)",
         "#define RUN(f, more...) f<<<more, 32>>>(p, n)",

@@ -26,11 +26,18 @@ from cudaops.domain.execution import (
     UnorderedAccess,
 )
 from cudaops.domain.program import Program
-from cudaops.domain.workload import FLOATING, Allocation, Workload
+from cudaops.domain.workload import (
+    FLOATING,
+    Allocation,
+    OpaqueArgument,
+    PointerArgument,
+    Workload,
+)
 from cudaops.executors.arrays import stored
 from cudaops.executors.base import InputSet
 from cudaops.executors.compare import distance, is_zero, same_contents
 from cudaops.executors.untrusted_files import remove
+from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.clusters import authors_cluster, closed
 
 if TYPE_CHECKING:
@@ -70,6 +77,8 @@ def order_of(
 ) -> Ordering:
     """Of the smallest workload of the instance that takes most time."""
     subject = _subject(program, captured, folder)
+    if _exchanges_nothing(subject):
+        return Ordering()
     if not _differs(cpu, subject, timeout_s) and not _is_zero(subject.workload):
         return Ordering()
     found = cpu.find_unordered(
@@ -165,6 +174,18 @@ def _subject(
     workload = min(same, key=lambda w: w.grid.volume * w.block.volume)
     unit = Unit(program=program, kernel=captured.kernel, callee=callee, lockstep=lockstep)
     return _Subject(unit, workload, folder.absolute() / "order", _order_for(program))
+
+
+def _exchanges_nothing(subject: _Subject) -> bool:
+    """Whether the kernel's text says that no thread reads memory that the launch writes."""
+    workload, program = subject.workload, subject.unit.program
+    facts = facts_of_launch(program, program.kernel(subject.unit.kernel), workload)
+    if facts is None or not facts.is_idempotent:
+        return False
+    pointers = [a.allocation for a in workload.arguments if isinstance(a, PointerArgument)]
+    hidden = any(isinstance(a, OpaqueArgument) and a.pointers for a in workload.arguments)
+    shares = any(access.space == "shared" for access in facts.accesses)
+    return not hidden and not shares and len(set(pointers)) == len(pointers)
 
 
 def orders_of(unit: Unit) -> Order:

@@ -29,6 +29,7 @@ from cudaops.executors.isolation.phases import Confinement
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
+from cudaops.program.analysis.summary import idempotent_kernels
 
 _OF_MEMORY = frozenset(("out_of_bounds", "guard_overwritten"))
 _ABORTED = ": aborted"
@@ -120,6 +121,7 @@ class ProgramRunner:
             "CUDAOPS_RECORD": "1",
             "CUDAOPS_CAPTURE": str(blobs),
             "CUDAOPS_CAPTURE_BYTES": str(room),
+            "CUDAOPS_IDEMPOTENT": " ".join(idempotent_kernels(self.program)),
         }
         if kernel is not None:
             env["CUDAOPS_TARGET"] = kernel

@@ -184,6 +184,18 @@ class KernelFacts:
                 return True
         return False
 
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether the same launch once more leaves what the first left: nothing is both read and
+        written, where each parameter points at memory of its own. False where something was not
+        followed."""
+        if self.calls or self.unmodelled or any(not a.array for a in self.accesses):
+            return False
+        lasting = [a for a in self.accesses if a.space not in ("shared", "local")]
+        written = {a.array for a in lasting if a.kind != "read"}
+        read = {a.array for a in lasting if a.kind != "write"}
+        return not written & read and written <= {p.name for p in self.parameters}
+
     def touching(self, array: str) -> tuple[Access, ...]:
         """Accesses of one array."""
         return tuple(a for a in self.accesses if a.array == array)

@@ -57,6 +57,21 @@ def facts_of_launch(program: Program, kernel: Kernel, workload: Workload) -> Ker
         return None
 
 
+def idempotent_kernels(program: Program) -> tuple[str, ...]:
+    """Names of the kernels of which that is known (`KernelFacts.is_idempotent`) whatever they are
+    launched with; of templates nothing is."""
+    return tuple(k.name for k in program.kernels if _is_idempotent(program, k))
+
+
+def _is_idempotent(program: Program, kernel: Kernel) -> bool:
+    if kernel.template_parameters:
+        return False
+    try:
+        return analyse(kernel_form(program, kernel)).is_idempotent
+    except NotUnderstood:
+        return False
+
+
 def _summary(access: Access, facts: KernelFacts, line: int | None) -> AccessSummary:
     return AccessSummary(
         kind=access.kind,

@@ -1,3 +1,4 @@
+// no rewrite: `<<<` launches a kernel
 // not yet on cuda: units are not linked with the device runtime
 // nvcc: -rdc=true
 #include <cstdio>

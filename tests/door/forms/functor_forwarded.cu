@@ -1,4 +1,4 @@
-// no rewrite: is a parameter pack
+// no rewrite: arguments, the launch gives 2
 // nvcc: -std=c++17
 // a variadic launcher: nothing at the launch says what the kernel's type arguments are
 #include <cstdio>

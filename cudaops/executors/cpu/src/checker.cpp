@@ -136,7 +136,7 @@ static void race(const Worker& w, unsigned then, const void* then_pc, bool then_
 // stands there then is either the same or not. An access is noted before it is made, and no other thread
 // runs between the two; of global memory, none on another worker writes there.
 struct Overwrite {
-  static constexpr unsigned most = 64;
+  static constexpr unsigned most = 1024;  // a structure, or an array that `memcpy` writes
   const char* address;
   unsigned size, writer, other;  // no size: none
   const void *pc, *other_pc;
@@ -160,7 +160,8 @@ static void races_barrier(Worker& w);
 static void races_warp(Worker& w, unsigned warp_index, unsigned members);
 
 static void settle_overwrite(Worker& w) {
-  Overwrite one = overwrite;
+  Overwrite one;
+  __real_memcpy(&one, &overwrite, offsetof(Overwrite, before) + overwrite.size);
   overwrite.size = 0;
   overwrite.in = nullptr;
   unsigned now = std::exchange(w.current, one.writer);
