@@ -278,8 +278,23 @@ def require_kernels(path: Path | str, program: Program) -> None:
         missing = "add a launch"
         if program.build is not None:
             missing = "no other file of the build launches one of its kernels by name either"
-        why = _limit(program, "a launch") or missing
+        why = _unclosed(program) or _limit(program, "a launch") or missing
         raise InputError(f"{path}: no kernel is launched with `<<<grid, block>>>` ({why})")
+
+
+def _unclosed(program: Program) -> str:
+    """Where the first brace is that is not closed; empty where all are."""
+    for file in program.files:
+        lexed = lex(byte_text(file.text))
+        opened: list[int] = []
+        for token in (t for t in lexed.tokens if t.directive < 0 and t.text in ("{", "}")):
+            if token.text == "{":
+                opened.append(token.start)
+            elif opened:
+                opened.pop()
+        if opened:
+            return f"{file.path}:{line_of(lexed.text, opened[0])}: this `{{` is never closed"
+    return ""
 
 
 def _limit(program: Program, words: str) -> str:

@@ -311,6 +311,10 @@ def _write(folder: Path, data: bytes) -> Path:
         (b"int main() { return 0; }", "no CUDA in it (no `__global__`, no `<<<`); nothing of it"),
         (b"__global__ void k(); int main() {}", "no kernel in it"),
         (b"__global__ void k() {} int main() {}", "no kernel is launched"),
+        (
+            b"__global__ void k() {\nif (1) {}\nint main() { k<<<1, 1>>>(); }",
+            "1: this `{` is never",
+        ),
         (b"__global__ void k() {}\nvoid f() { k<<<1, 1>>>(); }", "no `main` function"),
         (b"// " + b"x" * 5_000_001, "larger than 5 MB"),
     ],

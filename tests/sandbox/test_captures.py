@@ -298,7 +298,7 @@ def test_a_kernel_that_no_launch_names_is_passed_over(tmp_path: Path, kernels: P
 @pytest.mark.parametrize(
     ("header", "said"),
     [
-        ("<cufft.h>", "the `cpu` executor is without cufft.h, nvcc has it"),
+        ("<cusparse.h>", "the `cpu` executor is without cusparse.h, nvcc has it"),
         ("<thrust/shuffle.h>", "the `cpu` executor is without thrust/shuffle.h"),
         ('"mine.h"', ""),
         ("<boost/any.hpp>", ""),

@@ -23,7 +23,7 @@ from cudaops.domain.execution import (
 )
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.process import Finished, last_words, run_bounded
+from cudaops.executors.process import MAX_OUTPUT_BYTES, Finished, last_words, run_bounded
 from cudaops.executors.untrusted_files import UntrustedFileError, open_untrusted
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
@@ -190,9 +190,11 @@ def find_fault(
         what = "output_flood" if done.flooded else "crash"
         return _misbehaved(what, done.exceeded, None, log)
     if done.flooded:
-        return _misbehaved(
-            "output_flood", "wrote more output than is kept and was stopped", None, log
+        text = (
+            f"printed more than {2 * MAX_OUTPUT_BYTES >> 20} MiB and was stopped; give it "
+            'arguments or input (`--args "64 < in.txt"`) with which it prints less'
         )
+        return _misbehaved("output_flood", text, None, log)
     if done.exit_code < 0:
         text = f"was ended by signal {-done.exit_code}{_said(log)}"
         return _misbehaved("crash", text, None, log)

@@ -22,6 +22,8 @@ TRUSTED: tuple[Phase, ...] = ("runner", "sanitizer", "profiler")
 where it can make no system call. Which files they need is known task by task."""
 
 GIB = 1024**3
+PROGRAM_STACK_BYTES = GIB // 4
+"""Authors of programs with large local arrays raise their own: `ulimit -s`, MSVC's `/STACK`."""
 SANITIZER_PORTS = range(49152, 49152 + 512)
 """compute-sanitizer's: `--base-port` and what it opens above (its `--help`, 2025.4)."""
 
@@ -41,6 +43,8 @@ class Limits(NamedTuple):
     share_of_memory: float = 0.75
     """Of this machine's memory that may be resident."""
     open_files: int = 4096
+    stack_bytes: int | None = None
+    """Of the first thread, and what others get by default; None: as it is here."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,8 @@ def limits_of(phase: Phase) -> Limits:
         return Limits(4 * GIB, 8 * GIB, 20_000, 256, address_space_bytes=8 * GIB)
     if phase == "kernel":
         return Limits(16 * GIB, 32 * GIB, 4_000, cores + 64)
-    return Limits(16 * GIB, 32 * GIB, 20_000, 8 * cores + 512)
+    stack_bytes = None if phase in TRUSTED else PROGRAM_STACK_BYTES
+    return Limits(16 * GIB, 32 * GIB, 20_000, 8 * cores + 512, stack_bytes=stack_bytes)
 
 
 def resource_limits(limits: Limits, tasks_now: int) -> list[tuple[int, int]]:
@@ -84,6 +89,8 @@ def resource_limits(limits: Limits, tasks_now: int) -> list[tuple[int, int]]:
     ]
     if limits.address_space_bytes is not None:
         found.append((resource.RLIMIT_AS, limits.address_space_bytes))
+    if limits.stack_bytes is not None:
+        found.append((resource.RLIMIT_STACK, limits.stack_bytes))
     return found
 
 

@@ -355,6 +355,24 @@ def test_a_flood_of_output_is_stopped(executor: CpuExecutor, tmp_path: Path) -> 
     outcome = executor.run_program(parsed, (), 60.0)
     assert isinstance(outcome, Misbehaved)
     assert outcome.what == "output_flood"
+    assert outcome.message.startswith("printed more than 16 MiB and was stopped; give it arguments")
+
+
+def test_a_host_stack_that_overflows_is_said(executor: CpuExecutor, tmp_path: Path) -> None:
+    deep = (
+        "int deep(volatile int* p, int left) {\n"
+        "  volatile int held[1024];\n"
+        "  held[0] = *p;\n"
+        "  return left ? deep(held, left - 1) + held[1] : 0;\n"
+        "}\n"
+    )
+    parsed = program(
+        tmp_path, deep + FILL, "fill<<<1, 1>>>(0, 0, 0); int one = 1; return deep(&one, 1 << 30);"
+    )
+    outcome = executor.run_program(parsed, (), 60.0)
+    assert isinstance(outcome, Misbehaved)
+    assert outcome.message.startswith("host code: local arrays or calls need more than the 256 MiB")
+    assert str(outcome.location).startswith("k.cu:")
 
 
 def test_what_cannot_be_captured_is_said(executor: CpuExecutor, tmp_path: Path) -> None:
@@ -388,11 +406,11 @@ def test_wrong_targets_are_told(executor: CpuExecutor, tmp_path: Path) -> None:
 
 def test_an_unknown_header_is_an_error_at_its_line(executor: CpuExecutor, tmp_path: Path) -> None:
     (tmp_path / "k.cu").write_text(
-        "#include <cufft.h>\n__global__ void k() {}\nint main() { k<<<1, 1>>>(); }\n"
+        "#include <cusparse.h>\n__global__ void k() {}\nint main() { k<<<1, 1>>>(); }\n"
     )
     outcome = executor.run_program(load_program(tmp_path / "k.cu"), (), 30.0)
     assert isinstance(outcome, CompileFailed)
-    assert "cufft.h" in outcome.message
+    assert "cusparse.h" in outcome.message
     assert str(outcome.location).startswith("k.cu:1")
 
 

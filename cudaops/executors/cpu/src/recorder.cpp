@@ -506,6 +506,7 @@ static ProgramRecorder* program_recorder = nullptr;
 // Before the program's own constructors run, after the C library's.
 __attribute__((constructor(101))) static void begin_process() {
   open_report();
+  install_signal_stack();
   install_fault_handlers();
   if (option("CUDAOPS_RECORD")) recorder = program_recorder = new ProgramRecorder;
 }

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <ucontext.h>
 #include <unistd.h>
 
@@ -102,6 +103,11 @@ void warn(const char* kind, const void* pc, const void* other, const char* forma
   write_line(text, n, sizeof text);
 }
 
+static size_t host_stack_bytes() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_STACK, &limit) == 0 ? limit.rlim_cur : 0;
+}
+
 static bool in_fiber_guard(uintptr_t address) {
   if (!worker || !worker->stacks) return false;
   uintptr_t low = (uintptr_t)worker->stacks;
@@ -109,15 +115,24 @@ static bool in_fiber_guard(uintptr_t address) {
   return (address - low) % worker->stack_stride < page;
 }
 
+// Of the first thread, where nothing lies above its stack but the stack.
+static bool in_host_stack(uintptr_t address, uintptr_t top) {
+  constexpr uintptr_t below = 64 << 10;  // what a call may touch before it moves the top
+  return gettid() == getpid() && address + below >= top && address < top + host_stack_bytes();
+}
+
 static void on_fault(int signal, siginfo_t* info, void* raw) {
   auto* context = static_cast<ucontext_t*>(raw);
   const void* pc = nullptr;
   const char* access = "access";
+  uintptr_t top = 0;
 #if defined(__x86_64__)
   pc = (const void*)context->uc_mcontext.gregs[REG_RIP];
+  top = (uintptr_t)context->uc_mcontext.gregs[REG_RSP];
   access = context->uc_mcontext.gregs[REG_ERR] & 2 ? "write" : "read";
 #elif defined(__aarch64__)
   pc = (const void*)context->uc_mcontext.pc;
+  top = context->uc_mcontext.sp;
 #endif
   bool kernel = worker && worker->in_kernel;
   auto address = (uintptr_t)info->si_addr;
@@ -125,6 +140,9 @@ static void on_fault(int signal, siginfo_t* info, void* raw) {
   if (signal == SIGSEGV || signal == SIGBUS) {
     if (in_fiber_guard(address))
       stop("crash", pc, "a thread's local arrays need more than the %zu KiB of its stack", fiber_bytes >> 10);
+    if (!kernel && in_host_stack(address, top))
+      stop("crash", pc, "host code: local arrays or calls need more than the %zu MiB of the stack; use the heap",
+           host_stack_bytes() >> 20);
     bool device = allocation_around(address) != nullptr;
     describe_place(place, sizeof place, address, 1);
     if (kernel) stop("out_of_bounds", pc, "%s %s", access, place);

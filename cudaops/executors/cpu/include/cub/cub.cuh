@@ -1,2 +1,3 @@
 #pragma once
 #include "cudaops/cub.h"
+#include "cudaops/cub_device.h"

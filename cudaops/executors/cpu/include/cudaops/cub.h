@@ -1,6 +1,6 @@
 // CUB's block-wide and warp-wide collectives, by shared memory. Reductions combine values in the order
 // of CUB's default algorithms (shuffles over 1, 2, 4... lanes, then the warps one after another), so
-// that sums of floating values round alike. Device-wide algorithms are not here.
+// that sums of floating values round alike. Device-wide ones: cub_device.h.
 #pragma once
 #include "macros_off.h"
 #include "cudaops/cuda.h"

@@ -3,6 +3,7 @@
 // not. Source: CUDA C++ Programming Guide, intrinsic functions, and the PTX that nvcc 13.0.88 makes of each.
 #pragma once
 #include "macros_off.h"
+#include <cfenv>
 #include <cmath>
 #include <limits>
 #include <math.h>
@@ -92,6 +93,48 @@ CUDAOPS_FN float __fsqrt_rn(float x) { return sqrtf(x); }
 CUDAOPS_FN double __dsqrt_rn(double x) { return sqrt(x); }
 CUDAOPS_FN float __frcp_rn(float x) { return 1.0f / x; }
 CUDAOPS_FN double __drcp_rn(double x) { return 1.0 / x; }
+
+// The same toward zero, up and down.
+namespace cudaops {
+template <class T, class Operation>
+CUDAOPS_FN T directed(int mode, Operation operation, T a, T b = 0, T c = 0) {
+  volatile T x = a, y = b, z = c;  // neither folded nor computed under another mode
+  int before = std::fegetround();
+  std::fesetround(mode);
+  volatile T result = operation(x, y, z);
+  std::fesetround(before);
+  return result;
+}
+}  // namespace cudaops
+#define CUDAOPS_DIRECTED_AS(T, d, suffix, mode)                                                                     \
+  CUDAOPS_FN T __##d##add_##suffix(T a, T b) {                                                                      \
+    return cudaops::directed(mode, [](T x, T y, T) { return x + y; }, a, b);                                        \
+  }                                                                                                                 \
+  CUDAOPS_FN T __##d##sub_##suffix(T a, T b) { return __##d##add_##suffix(a, -b); }                                 \
+  CUDAOPS_FN T __##d##mul_##suffix(T a, T b) {                                                                      \
+    return cudaops::directed(mode, [](T x, T y, T) { return x * y; }, a, b);                                        \
+  }                                                                                                                 \
+  CUDAOPS_FN T __##d##div_##suffix(T a, T b) {                                                                      \
+    return cudaops::directed(mode, [](T x, T y, T) { return x / y; }, a, b);                                        \
+  }                                                                                                                 \
+  CUDAOPS_FN T __##d##rcp_##suffix(T a) { return __##d##div_##suffix((T)1, a); }                                    \
+  CUDAOPS_FN T __##d##sqrt_##suffix(T a) {                                                                          \
+    return cudaops::directed(mode, [](T x, T, T) { return std::sqrt(x); }, a);                                      \
+  }
+#define CUDAOPS_DIRECTED(suffix, mode)                                                                              \
+  CUDAOPS_DIRECTED_AS(float, f, suffix, mode)                                                                       \
+  CUDAOPS_DIRECTED_AS(double, d, suffix, mode)                                                                      \
+  CUDAOPS_FN float __fmaf_##suffix(float a, float b, float c) {                                                     \
+    return cudaops::directed(mode, [](float x, float y, float z) { return std::fma(x, y, z); }, a, b, c);           \
+  }                                                                                                                 \
+  CUDAOPS_FN double __fma_##suffix(double a, double b, double c) {                                                  \
+    return cudaops::directed(mode, [](double x, double y, double z) { return std::fma(x, y, z); }, a, b, c);        \
+  }
+CUDAOPS_DIRECTED(rz, FE_TOWARDZERO)
+CUDAOPS_DIRECTED(ru, FE_UPWARD)
+CUDAOPS_DIRECTED(rd, FE_DOWNWARD)
+#undef CUDAOPS_DIRECTED
+#undef CUDAOPS_DIRECTED_AS
 
 // Conversions: the suffix names the rounding. Out of range saturates; not-a-number gives 0, but where
 // double precision or 64 bits are involved the highest bit alone (PTX ISA, `cvt`).

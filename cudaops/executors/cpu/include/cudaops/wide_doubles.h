@@ -70,13 +70,19 @@ CUDAOPS_FN long double rnorm3d(long double x, long double y, long double z) { re
 CUDAOPS_FN long double norm4d(long double x, long double y, long double z, long double w) {
   return sqrtl(x * x + y * y + z * z + w * w);
 }
-CUDAOPS_FN long double __dadd_rn(long double a, long double b) { return a + b; }
-CUDAOPS_FN long double __dsub_rn(long double a, long double b) { return a - b; }
-CUDAOPS_FN long double __dmul_rn(long double a, long double b) { return a * b; }
-CUDAOPS_FN long double __ddiv_rn(long double a, long double b) { return a / b; }
-CUDAOPS_FN long double __fma_rn(long double a, long double b, long double c) { return a * b + c; }
-CUDAOPS_FN long double __dsqrt_rn(long double x) { return sqrtl(x); }
-CUDAOPS_FN long double __drcp_rn(long double x) { return 1.0L / x; }
+#define CUDAOPS_ROUNDED(suffix)                                                                                 \
+  CUDAOPS_FN long double __dadd_##suffix(long double a, long double b) { return a + b; }                        \
+  CUDAOPS_FN long double __dsub_##suffix(long double a, long double b) { return a - b; }                        \
+  CUDAOPS_FN long double __dmul_##suffix(long double a, long double b) { return a * b; }                        \
+  CUDAOPS_FN long double __ddiv_##suffix(long double a, long double b) { return a / b; }                        \
+  CUDAOPS_FN long double __fma_##suffix(long double a, long double b, long double c) { return a * b + c; }      \
+  CUDAOPS_FN long double __dsqrt_##suffix(long double x) { return sqrtl(x); }                                   \
+  CUDAOPS_FN long double __drcp_##suffix(long double x) { return 1.0L / x; }
+CUDAOPS_ROUNDED(rn)
+CUDAOPS_ROUNDED(rz)
+CUDAOPS_ROUNDED(ru)
+CUDAOPS_ROUNDED(rd)
+#undef CUDAOPS_ROUNDED
 
 #define CUDAOPS_MINMAX(A, B)                                                        \
   CUDAOPS_FN long double min(A a, B b) { return fminl(a, b); }                      \

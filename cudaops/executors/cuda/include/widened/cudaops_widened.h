@@ -63,27 +63,6 @@ CUDAOPS_WIDE_STORE(__stwt)
 #define rnorm4df rnorm4d
 #define y0f y0
 #define y1f y1
-#define __fadd_rd __dadd_rd
-#define __fadd_ru __dadd_ru
-#define __fadd_rz __dadd_rz
-#define __fsub_rd __dsub_rd
-#define __fsub_ru __dsub_ru
-#define __fsub_rz __dsub_rz
-#define __fmul_rd __dmul_rd
-#define __fmul_ru __dmul_ru
-#define __fmul_rz __dmul_rz
-#define __fmaf_rd __fma_rd
-#define __fmaf_ru __fma_ru
-#define __fmaf_rz __fma_rz
-#define __fdiv_rd __ddiv_rd
-#define __fdiv_ru __ddiv_ru
-#define __fdiv_rz __ddiv_rz
-#define __frcp_rd __drcp_rd
-#define __frcp_ru __drcp_ru
-#define __frcp_rz __drcp_rz
-#define __fsqrt_rd __dsqrt_rd
-#define __fsqrt_ru __dsqrt_ru
-#define __fsqrt_rz __dsqrt_rz
 #define __saturatef ::cudaops::saturate_wide
 #define __double2float_rn ::cudaops::keep_wide
 

@@ -1,0 +1,2 @@
+#pragma once
+#include "cudaops/cub_device.h"
