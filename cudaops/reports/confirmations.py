@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from cudaops.domain.certificate import Certificate, Confirmation
 from cudaops.domain.judgement import Judgement
 from cudaops.reports.quantities import Clock, one_line, times_faster
-from cudaops.reports.terminal import columns
 
 
 class Confirmed(NamedTuple):
@@ -32,7 +32,9 @@ class Confirmed(NamedTuple):
 
 def table(rows: Sequence[Confirmed]) -> RenderableType:
     """A row a run: speedup then and now, by how much they differ, which tools have changed, why."""
-    shown = columns("run", "result", "certified", "now", "drift", "tools changed", "why")
+    shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for name in ("run", "result", "certified", "now", "drift", "tools changed", "why"):
+        shown.add_column(name, overflow="fold")
     for row in rows:
         shown.add_row(*(Text(one_line(cell, 400)) for cell in cells(row)))
     return shown
