@@ -94,8 +94,14 @@ class Settings(BaseSettings):
     """Server of that model where it is not its provider's own: vLLM, Ollama, a gateway."""
 
     model_price: str | None = Field(default=None, validation_alias="CUDAOPS_MODEL_PRICE")
-    """US dollars for a million tokens, `INPUT,OUTPUT` or `INPUT,OUTPUT,CACHED`; needed for
-    `--max-cost` where cudaops knows no price."""
+    """US dollars for a million tokens, `INPUT,OUTPUT[,CACHED[,WRITTEN]]`; needed for `--max-cost`
+    where cudaops knows no price."""
+
+    gpu_price: float | None = Field(
+        default=None, ge=0, allow_inf_nan=False, validation_alias="CUDAOPS_GPU_PRICE"
+    )
+    """US dollars for an hour of the GPU, for a run's `cost_usd_approx`. Not set: what a GPU cost
+    is not said."""
 
     openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
     """Key for `openai:` models, and for servers that speak its protocol."""
@@ -125,6 +131,12 @@ class Settings(BaseSettings):
 
     log: Literal["text", "json"] = Field(default="text", validation_alias="CUDAOPS_LOG")
     """How `serve` and `worker` write their log to stderr."""
+
+    dcgm_url: str | None = Field(
+        default=None, pattern=r"^https?://", validation_alias="CUDAOPS_DCGM_URL"
+    )
+    """Page of a DCGM exporter on a worker's machine, `http://127.0.0.1:9400/metrics`; what it says
+    of the GPUs is served by `/metrics` too. Not set: none is asked."""
 
     otlp_endpoint: str | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
     """Where traces go (OTLP over HTTP; extra `otel`). Not set: nowhere."""

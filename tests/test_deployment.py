@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,28 @@ def test_scripts_are_posix_shell(script: str) -> None:
 def test_the_bound_of_the_health_check_is_the_services() -> None:
     text = (ROOT / "docker" / "healthy.py").read_text("utf-8")
     assert f"SEEN_S = {WORKER_SEEN_S:g}\n" in text
+
+
+def test_the_compose_file_follows_the_compose_specification() -> None:
+    """By check-jsonschema, which carries the specification's schema: needs no Docker."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
+    good = subprocess.run(
+        [*command, str(ROOT / "docker-compose.yml")],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert good.returncode == 0, good.stdout + good.stderr
+
+
+def test_the_compose_check_sees_a_misspelt_key(tmp_path: Path) -> None:
+    text = (ROOT / "docker-compose.yml").read_text("utf-8")
+    bad = tmp_path / "docker-compose.yml"
+    bad.write_text(text.replace("    healthcheck:", "    health_check:", 1), "utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", bad],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "health_check" in done.stdout
 
 
 @pytest.mark.parametrize("profile", [(), ("--profile", "gpu")])

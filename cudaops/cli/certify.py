@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from cudaops.cli.boundary import EXIT_NOTHING_FOUND, console_on
 from cudaops.cli.options import with_options
-from cudaops.cli.runs import find_folder, load_record
+from cudaops.cli.runs import RECORD_NAME, find_folder, load_record
 from cudaops.domain.options import ExecutorChoice, ExecutorOptions, TrustOptions
 from cudaops.domain.run import RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
@@ -20,6 +21,7 @@ from cudaops.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cudaops.domain.certificate import Certificate, Confirmation
+    from cudaops.graph.confirm import Confirmed
 
 app = typer.Typer(
     help="Check a certificate's signature and content, or show the signing key.",
@@ -27,6 +29,8 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
+
+CERTIFICATE = "certificate.json"
 
 FAILED = EXIT_NOTHING_FOUND
 """Of `check`: something does not hold. Of `confirm`: drifted or fails."""
@@ -47,7 +51,7 @@ def check(
 
     wanted = None if key is None else named_fingerprint(key)
     if file.is_dir():
-        file = file / "certificate.json"
+        file = file / CERTIFICATE
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -85,7 +89,10 @@ class ConfirmOptions(ExecutorOptions, TrustOptions):
 @with_options
 def confirm(
     run: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")
+        str,
+        typer.Argument(
+            metavar="RUN", help="Run folder, run id, latest, or a folder of certified runs."
+        ),
     ] = "latest",
     *,
     options: ConfirmOptions,
@@ -93,9 +100,62 @@ def confirm(
         bool, typer.Option("--json", help="Only the confirmation as JSON on stdout.")
     ] = False,
 ) -> None:
-    """Judge a certified rewrite again, on this machine and with new secret inputs."""
+    """Judge a certified rewrite again, on this machine and with new secret inputs.
+
+    Of a folder that holds certified runs, each; with what drifted in one table."""
     settings = load_settings()
     folder = find_folder(run, settings.runs)
+    if not any((folder / name).exists() for name in (CERTIFICATE, RECORD_NAME)):
+        _confirm_all(folder, options, settings, as_json=as_json)
+        return
+    done, _ = _confirm_one(folder, options, settings)
+    if as_json:
+        typer.echo(done.confirmation.model_dump_json(indent=2))
+    else:
+        _print_confirmation(done.confirmation, done.folder)
+    if done.confirmation.result != "holds":
+        raise typer.Exit(FAILED)
+
+
+def _confirm_all(
+    folder: Path, options: ConfirmOptions, settings: Settings, *, as_json: bool
+) -> None:
+    """Every certified run below a folder, one after the other; one that is no input for it is a
+    row of the table. Raises InputError where there is none."""
+    from cudaops.reports.confirmations import Confirmed, counted, table, to_record
+
+    found = [
+        path.parent
+        for path in sorted(folder.rglob(CERTIFICATE))
+        if "confirmations" not in path.relative_to(folder).parts
+    ]
+    if not found:
+        raise InputError(
+            f"{folder} is no run and holds none with a {CERTIFICATE}; `cudaops run` and `cudaops "
+            "verify` write one where they keep a rewrite"
+        )
+    rows = []
+    for number, one in enumerate(found, start=1):
+        name = str(one.relative_to(folder))
+        typer.echo(f"cudaops: {number} of {len(found)}: {name}", err=True)
+        try:
+            done, certificate = _confirm_one(one, options, settings)
+            rows.append(Confirmed(name, certificate, done.confirmation))
+        except InputError as refused:
+            rows.append(Confirmed(name, problem=str(refused)))
+    if as_json:
+        typer.echo(json.dumps([to_record(row) for row in rows], indent=2))
+    else:
+        console_on(stderr=False).print(table(rows), crop=False)
+        typer.echo(counted(rows))
+    if any(row.result != "holds" for row in rows):
+        raise typer.Exit(FAILED)
+
+
+def _confirm_one(
+    folder: Path, options: ConfirmOptions, settings: Settings
+) -> tuple[Confirmed, Certificate]:
+    """Raises what `confirm_run` does."""
     from cudaops.graph.certificate import open_certified
     from cudaops.graph.confirm import confirm_run
 
@@ -107,13 +167,7 @@ def confirm(
     for notice in certified.notices:
         typer.echo(f"cudaops: {notice}", err=True)
     with Progress(console_on(stderr=True)) as progress:
-        done = confirm_run(certified, here, progress, settings)
-    if as_json:
-        typer.echo(done.confirmation.model_dump_json(indent=2))
-    else:
-        _print_confirmation(done.confirmation, done.folder)
-    if done.confirmation.result != "holds":
-        raise typer.Exit(FAILED)
+        return confirm_run(certified, here, progress, settings), certified.certificate
 
 
 def _own_fingerprint(settings: Settings) -> str | None:

@@ -227,6 +227,7 @@ def worker(
         concurrency=concurrency,
         lease_s=lease,
         job_limit_s=job_limit,
+        dcgm_url=settings.dcgm_url,
     )
     try:
         asyncio.run(_work(settings, options))

@@ -444,6 +444,82 @@ def parse_virtualisation(text: str) -> tuple[Virtualisation, ...]:
     return tuple(found)
 
 
+class Faults(NamedTuple):
+    """What one GPU of `nvidia-smi -q` counts of its memory's errors. None: it gives no number."""
+
+    bus_id: str
+    uuid: str | None
+    corrected: int | None
+    """By ECC since the driver was loaded, SRAM and DRAM together."""
+    uncorrected: int | None
+    uncorrected_lifetime: int | None
+    """Over the GPU's life."""
+    remap_pending: bool | None
+    """A memory row waits for its repair, which a reset makes."""
+    remap_failed: bool | None
+
+
+FAULTS_ARGUMENTS = ("-q",)
+"""Of nvidia-smi, for `parse_faults`. The whole page: not every driver knows each part by name."""
+
+
+def parse_faults(page: str) -> tuple[Faults, ...]:
+    """Counters of errors in `nvidia-smi -q`; empty where it is no such page.
+
+    Drivers name the counters otherwise: `Double Bit` with a `Total` up to Volta, `SRAM
+    Uncorrectable`, and since R550 `SRAM Uncorrectable Parity` and `SEC-DED`.
+    """
+    found = []
+    for part in re.split(r"(?m)^GPU (?=[0-9A-Fa-f]{4,8}:)", page)[1:]:
+        volatile, aggregate = (_ecc_block(name, part) for name in ("Volatile", "Aggregate"))
+        rows = _block("Remapped Rows", part)
+        found.append(
+            Faults(
+                bus_id=part.split(maxsplit=1)[0],
+                uuid=_after("GPU UUID", part),
+                corrected=_counted(("Correctable", "Single Bit"), volatile),
+                uncorrected=_counted(("Uncorrectable", "Double Bit"), volatile),
+                uncorrected_lifetime=_counted(("Uncorrectable", "Double Bit"), aggregate),
+                remap_pending=_switch(_after("Pending", rows) or ""),
+                remap_failed=_switch(_after("Remapping Failure Occurred", rows) or ""),
+            )
+        )
+    return tuple(found)
+
+
+def _ecc_block(name: str, part: str) -> str:
+    return _block(name, _block("ECC Errors", part))
+
+
+def _block(name: str, text: str) -> str:
+    """The lines below the heading of that name that are indented deeper; empty where none are."""
+    lines = text.splitlines()
+    for at, line in enumerate(lines):
+        if line.strip() != name:
+            continue
+        depth, below = _depth(line), []
+        for each in lines[at + 1 :]:
+            if each.strip() and _depth(each) <= depth:
+                break
+            below.append(each)
+        return "\n".join(below)
+    return ""
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _counted(kinds: tuple[str, str], block: str) -> int | None:
+    """Sum of a block's counters of one kind; of the older form its `Total` alone."""
+    new, old = kinds
+    total = re.search(rf"(?ms)^\s*{old}\n.*?^\s*Total\s*:\s*([0-9]{{1,18}})\s*$", block)
+    if total:
+        return int(total[1])
+    counts = re.findall(rf"(?m)^\s*[SD]RAM {new}\b[^:\n]*:\s*([0-9]{{1,18}})\s*$", block)
+    return sum(map(int, counts)) if counts else None
+
+
 def parse_xids(log: str) -> tuple[Xid, ...]:
     """The driver's errors in the kernel's log, oldest first."""
     return tuple(

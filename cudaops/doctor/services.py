@@ -472,7 +472,7 @@ def model_price(site: Site) -> Finding:
     from cudaops.models.prices import known_price, parse_price
 
     name, access = _asked_model(site)
-    form = f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED]", US dollars for a million tokens'
+    form = f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED[,WRITTEN]]", US dollars for a million tokens'
     try:
         text = site.settings.model_price
         price = (

@@ -139,6 +139,33 @@ class WorkloadTime(Record):
     candidate_us: float
 
 
+TechniqueVerdict = Literal["effective", "ineffective", "absent", "not_separable"]
+"""effective: slower without it. ineffective: as fast without it, or faster. absent: switching it
+off changes nothing in the machine code, so it is not really there. not_separable: without it the
+rewrite does not compile, is wrong or could not be timed."""
+
+
+class Technique(Record):
+    """One stated technique of a rewrite, switched off alone."""
+
+    name: str
+    """Of its macro, without `TECHNIQUE_`, in lower case."""
+    says: str = ""
+    """What the rewrite says that it is."""
+    verdict: TechniqueVerdict
+    factor: float | None = None
+    """Time without it over time with it, on the most expensive workload; None: not timed."""
+    detail: str = ""
+    """Why it could not be separated."""
+
+    @property
+    def line(self) -> str:
+        """`float4_loads: effective, 1.32x`."""
+        told = "" if self.factor is None else f", {self.factor:.2f}x"
+        why = f" ({self.detail})" if self.detail else ""
+        return f"{self.name}: {self.verdict.replace('_', ' ')}{told}{why}"
+
+
 class Attempt(Record):
     """One candidate that was tried, kept as anti-context for the next."""
 
@@ -168,6 +195,9 @@ class Attempt(Record):
     configurations_tried: int = 1
     settings: tuple[TunedSetting, ...] = ()
     """Every setting of its tune names that was tried; empty in records of before."""
+    techniques: tuple[Technique, ...] = ()
+    """What a model's rewrite states in macros, each switched off alone; empty where it states none,
+    or was rejected."""
     limited_by: str = ""
     """What limits it, by its own profile; empty where it has none."""
     lesson: str

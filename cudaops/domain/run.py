@@ -276,6 +276,23 @@ class ProgramSummary(Record):
     limits: tuple[str, ...] = ()
 
 
+class ApproximateCost(Record):
+    """US dollars that a run cost; None where a price or the provider's count of tokens is missing,
+    or where nothing of the kind was used. Its name is that of the source write-up's record."""
+
+    gpu: float | None = None
+    """The whole run's time at `gpu_usd_per_hour`; on `cuda` only."""
+    gpu_usd_per_hour: float | None = None
+    """`CUDAOPS_GPU_PRICE` as it was in the run."""
+    model_tokens: float | None = None
+    """`model.cost_usd`."""
+    total: float | None = None
+    """Of what was used; None where a part of it has no price."""
+    per_accepted_percent: float | None = None
+    """`total` for each percent by which an accepted rewrite is faster: 100 at a speedup of 2.0.
+    None where nothing was accepted; a modelled speedup never is."""
+
+
 class RunRecord(Record):
     """One run of the main job."""
 
@@ -316,6 +333,8 @@ class RunRecord(Record):
     """What changed in SASS, where something was kept and built for a GPU."""
     model: ModelUse | None = None
     """What was asked of a language model; None where none was asked."""
+    cost_usd_approx: ApproximateCost | None = None
+    """None where the run used neither a GPU nor a language model."""
     notices: tuple[str, ...] = ()
     """What was degraded or left out, in plain words."""
     seconds_by_stage: dict[str, float] = Field(default_factory=dict)

@@ -263,6 +263,23 @@ class _Ptx(NamedTuple):
     """Entry to symbol."""
     names: dict[str, str]
     """Symbol of a kernel or variable to its name."""
+    text: str
+
+
+def same_device_code(bench: Workbench, one: Rewrite, other: Rewrite) -> bool | None:
+    """Whether nvcc makes the same PTX of both, and so the same machine code; None where that cannot
+    be told: there is no nvcc, or it refuses one of them."""
+    workload, cache = bench.workloads[0], bench.executor.cache
+    if nvcc_for(bench.program) is None:
+        return None
+    try:
+        texts = [
+            _ptx(bench.unit(workload, each), bench.sm_arch, cache).text for each in (one, other)
+        ]
+    except CANNOT_LOOK:
+        return None
+    plain = [re.sub(r"//[^\n]*|^[ \t]*\.(?:loc|file)\b[^\n]*", "", t, flags=re.M) for t in texts]
+    return plain[0].split() == plain[1].split()
 
 
 def look_at_device_code(
@@ -330,14 +347,15 @@ def _ptx(unit: Unit, sm_arch: str, cache: Path) -> _Ptx:
         return {"names": demangled([*module.entries, *module.variables], folder)}
 
     made = make_once(entry, source.files, make)
-    module = read_ptx((entry.folder / PTX).read_text("utf-8"))
+    text = (entry.folder / PTX).read_text("utf-8")
+    module = read_ptx(text)
     names = {str(symbol): str(name) for symbol, name in made.facts["names"].items()}
     image = Image(module.entries, (), {}, {symbol: names[symbol] for symbol in module.entries})
     try:
         found = find_launchables(image, shown_entries(unit))
     except UnknownEntry as problem:
         raise CannotLook(f"in its PTX {problem}") from problem
-    return _Ptx(module, {one.entry: one.symbol for one in found}, names)
+    return _Ptx(module, {one.entry: one.symbol for one in found}, names, text)
 
 
 def _compile(command: list[str], unit: Unit, folder: Path) -> None:

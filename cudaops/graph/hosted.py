@@ -131,7 +131,9 @@ class Hosting:
         evaluation, judgement = decision
         attempt = attempt_of(evaluation, judgement, 1)
         state = decided_state(bench, evaluation, judgement, attempt, 0.0)
-        return finish(open_run, state, started, self.settings.signing_key, goes_on=True)
+        # This record's seconds are not those that the host's tools used the GPU for.
+        unpriced = self.settings.model_copy(update={"gpu_price": None})
+        return finish(open_run, state, started, unpriced, goes_on=True)
 
     def _opener(
         self, runs: Path, programs: _OpenPrograms

@@ -34,6 +34,7 @@ from cudaops.graph.folder import taken_home, write_iteration
 from cudaops.graph.model_optimizer import lesson, model_out, next_rewrite
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
+from cudaops.graph.techniques import attributed
 from cudaops.mcp_servers.judging import Judged
 from cudaops.mcp_servers.sandbox import TrialResult
 from cudaops.recipes.registry import family_of
@@ -323,6 +324,9 @@ async def verify(state: State, context: Context) -> tuple[State, str]:
             if t["values"]
         ),
     )
+    if judgement.outcome != "rejected" and evaluation.rewrite.proposer.startswith("llm:"):
+        techniques = await attributed(evaluation, context)
+        attempt = attempt.model_copy(update={"techniques": techniques})
     attempt, learnt = await lesson(state, context, attempt)
     forgotten = remember(state, context, attempt)
     if forgotten is not None:

@@ -17,6 +17,7 @@ from cudaops.domain.judgement import Attempt, Comparison, Gate, Judgement, Quali
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import (
+    ApproximateCost,
     LaunchConfiguration,
     Outcome,
     ProfileSummary,
@@ -103,6 +104,29 @@ def build_record(
         seconds_by_tool=seconds_by_tool,
         loop_time_seconds=round(sum(seconds.values()), 3),
         tools=dict(bench.executor.tools()),
+    )
+
+
+def approximate_cost(record: RunRecord, gpu_usd_per_hour: float | None) -> ApproximateCost | None:
+    """What the run's GPU and language model cost, and what an accepted percent of speedup did."""
+    on_gpu, model = record.executor == "cuda", record.model
+    if not on_gpu and model is None:
+        return None
+    gpu = None
+    if on_gpu and gpu_usd_per_hour is not None:
+        gpu = record.loop_time_seconds / 3600 * gpu_usd_per_hour
+    tokens = None if model is None else model.cost_usd
+    parts = ([gpu] if on_gpu else []) + ([] if model is None else [tokens])
+    known = [part for part in parts if part is not None]
+    total = sum(known) if len(known) == len(parts) else None
+    speedup = record.verify.speedup if record.outcome == "accepted" else None
+    percent = 100 * (speedup - 1) if speedup is not None else 0.0
+    return ApproximateCost(
+        gpu=gpu,
+        gpu_usd_per_hour=gpu_usd_per_hour if on_gpu else None,
+        model_tokens=tokens,
+        total=total,
+        per_accepted_percent=total / percent if total is not None and percent > 0 else None,
     )
 
 

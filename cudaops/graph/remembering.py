@@ -66,6 +66,9 @@ def remember(state: State, context: Context, attempt: Attempt) -> str | None:
     reason = attempt.judgement.reason
     if reason not in entry.lesson:  # a model's own line says what to do, not what happened
         entry = entry.model_copy(update={"lesson": f"{reason}. Learnt: {entry.lesson}"})
+    if attempt.techniques:
+        told = "; ".join(one.line for one in attempt.techniques)
+        entry = entry.model_copy(update={"lesson": f"techniques: {told}. {entry.lesson}"})
     return memory.keep(entry)
 
 

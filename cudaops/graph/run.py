@@ -48,7 +48,7 @@ from cudaops.graph.folder import (
     write_whole,
 )
 from cudaops.graph.model_setup import Development, check_model, develop
-from cudaops.graph.record import build_record
+from cudaops.graph.record import approximate_cost, build_record
 from cudaops.graph.remembering import open_memory
 from cudaops.graph.services import (
     build_toolbox,
@@ -202,7 +202,7 @@ def verify_files(
             require_replaced(bench, replaced)
             state = judge_candidate(bench, candidate, events)
         judged = OpenRun(options, bench, events, utc_now(), seconds)
-        return finish(judged, state, started, settings.signing_key)
+        return finish(judged, state, started, settings)
 
 
 def _intake(
@@ -323,7 +323,7 @@ async def _run(
 
         def keep(state: State) -> None:
             use = development.use(state.get("model_out"))
-            finish(open_run, state, started, settings.signing_key, use, goes_on=True, ended=False)
+            finish(open_run, state, started, settings, use, goes_on=True, ended=False)
 
         context = replace(context, keep=keep)
         given: State | Command[Any] | None = None
@@ -344,7 +344,7 @@ async def _run(
         state = cast(State, reached.values)
     use = development.use(state.get("model_out"))
     state = {**state, "notices": [*state.get("notices", []), *lost.get("notices", [])]}
-    return finish(open_run, state, started, settings.signing_key, use)
+    return finish(open_run, state, started, settings, use)
 
 
 def recursion_limit(options: RunOptions) -> int:
@@ -389,7 +389,7 @@ def finish(
     open_run: OpenRun,
     state: State,
     started: float,
-    key: Path | None,
+    settings: Settings,
     use: ModelUse | None = None,
     *,
     goes_on: bool = False,
@@ -406,6 +406,8 @@ def finish(
     )
     notices = record.notices if ended else (*record.notices, NOT_ENDED)
     record = record.model_copy(update={"model": use, "ended": ended, "notices": notices})
+    cost = approximate_cost(record, settings.gpu_price)
+    record = record.model_copy(update={"cost_usd_approx": cost})
     if record.best is not None:
         spliced = bench.spliced(record.best)
         write_best(folder, *taken_home(bench.program, spliced))
@@ -414,7 +416,9 @@ def finish(
                 "writing the certificate: reference results on its public inputs"
             )
         # Its anchors are run on this machine's processor: once, at the end.
-        unsigned = write_certificate(folder, record, bench, state, key) if ended else None
+        unsigned = (
+            write_certificate(folder, record, bench, state, settings.signing_key) if ended else None
+        )
         if unsigned is not None:
             notice = f"the certificate is not signed: {unsigned}"
             record = record.model_copy(update={"notices": (*record.notices, notice)})

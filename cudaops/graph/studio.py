@@ -153,7 +153,7 @@ async def _to_its_end(
         state = cast(State, await graph.ainvoke(cast(Any, given), limited, context=context))
     use = development.use(state.get("model_out"))
     state = {**state, "notices": [*state.get("notices", []), *lost.get("notices", [])]}
-    return await asyncio.to_thread(finish, open_run, state, started, settings.signing_key, use)
+    return await asyncio.to_thread(finish, open_run, state, started, settings, use)
 
 
 def _options(asked: Asked, settings: Settings, strategy: Strategy, reviewed: bool) -> RunOptions:

@@ -236,7 +236,30 @@ def _build_nvidia(model: str, access: ModelAccess) -> ChatNVIDIA:
     return client
 
 
-def with_tool_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+def in_the_words_of(provider: Provider, messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The dialogue as this provider's client must be given it to send all of it."""
+    if provider == "nvidia":
+        return _with_tool_calls(messages)
+    return _with_cache_mark(messages) if provider == "anthropic" else list(messages)
+
+
+def _with_cache_mark(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """The dialogue with its system message marked as the end of a prefix to be cached.
+
+    Anthropic caches what is marked and nothing else; tools come before the system message in its
+    prefix. It holds for five minutes from its last use; a prefix below the model's least length
+    (1,024 tokens and more) is not cached, and no error.
+    """
+    from langchain_core.messages import SystemMessage
+
+    first = messages[0] if messages else None
+    if not isinstance(first, SystemMessage) or not first.text:
+        return list(messages)
+    block = {"type": "text", "text": str(first.text), "cache_control": {"type": "ephemeral"}}
+    return [SystemMessage([block]), *messages[1:]]
+
+
+def _with_tool_calls(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
     """The dialogue with its tool calls where the client looks for them.
 
     ChatNVIDIA 1.5.0 sends those in `additional_kwargs` only, in OpenAI's form, and drops

@@ -358,7 +358,8 @@ def connect(
 def _taken(piece: Piece, prompt_most: int, failure: Failure | None) -> TokenCount:
     """Tokens of one request; our own upper bound where the provider did not say."""
     said = piece.usage
-    if said and min(said.input_tokens, said.cached_input_tokens, said.output_tokens) >= 0:
+    parts = (said.cached_input_tokens, said.cache_write_tokens) if said else ()
+    if said and min(said.input_tokens, said.output_tokens, *(part or 0 for part in parts)) >= 0:
         return said  # a negative count says nothing, and would give money back
     if not piece.begun and (failure is None or failure.kind != "timeout"):
         return TokenCount()  # refused, or never reached: nothing was read

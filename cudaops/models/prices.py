@@ -56,6 +56,11 @@ LIST: tuple[Listed, ...] = (
 )
 """First match counts. `cached` None where no source said it: it then counts as any token."""
 
+ANTHROPIC_CACHE_WRITE = 1.25
+"""Factor on the price of input for tokens that Anthropic writes to its cache for five minutes.
+Source: platform.claude.com pricing as docs.electronhub.ai/guides/prompt-caching and
+docs.aihubmix.com/en/api/Claude-Cache give it (stored copies read 2026-11-30)."""
+
 _DATED = r"(-\d{8}|-\d{4}-\d{2}-\d{2}|-latest)?"
 
 
@@ -70,13 +75,16 @@ def known_price(name: ModelName, *, own_server: bool = False) -> Price | None:
                 input_usd_per_mtok=row.input,
                 output_usd_per_mtok=row.output,
                 cached_input_usd_per_mtok=row.cached,
+                cache_write_usd_per_mtok=(
+                    row.input * ANTHROPIC_CACHE_WRITE if row.provider == "anthropic" else None
+                ),
                 source=row.source,
             )
     return None
 
 
 def parse_price(text: str) -> Price:
-    """A price as a user gives it: `INPUT,OUTPUT` or `INPUT,OUTPUT,CACHED`.
+    """A price as a user gives it: `INPUT,OUTPUT[,CACHED[,WRITTEN]]`.
 
     Raises InputError in one line.
     """
@@ -85,15 +93,16 @@ def parse_price(text: str) -> Price:
         figures = [float(part) for part in parts]
     except ValueError:
         figures = []
-    if len(figures) not in (2, 3) or not all(math.isfinite(f) and f >= 0 for f in figures):
+    if len(figures) not in (2, 3, 4) or not all(math.isfinite(f) and f >= 0 for f in figures):
         raise InputError(
-            f'{PRICE_VARIABLE} is "INPUT,OUTPUT[,CACHED]" in US dollars for a million tokens, '
-            f'like "0.5,2": {text!r} is not'
+            f'{PRICE_VARIABLE} is "INPUT,OUTPUT[,CACHED[,WRITTEN]]" in US dollars for a million '
+            f'tokens, like "0.5,2": {text!r} is not'
         )
     return Price(
         input_usd_per_mtok=figures[0],
         output_usd_per_mtok=figures[1],
-        cached_input_usd_per_mtok=figures[2] if len(figures) == 3 else None,
+        cached_input_usd_per_mtok=figures[2] if len(figures) > 2 else None,
+        cache_write_usd_per_mtok=figures[3] if len(figures) > 3 else None,
         source="set by the user",
     )
 
@@ -109,7 +118,7 @@ def require_price(
     if price is None:
         raise InputError(
             f"--max-cost needs a price and none is known for {name}: set "
-            f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED]" in US dollars for a million tokens'
+            f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED[,WRITTEN]]" in US dollars for a million tokens'
         )
     return price
 
@@ -122,14 +131,16 @@ def summary(
     fell_back: str | None = None,
 ) -> ModelUse:
     """Totals over all calls and by role; a dollar sum only where every call has one."""
+    tokens = _tokens(calls)
     roles: dict[ModelRole, list[ModelCall]] = {}
     for call in calls:
         roles.setdefault(call.role, []).append(call)
     return ModelUse(
         model=model,
         calls=len(calls),
-        tokens=_tokens(calls),
+        tokens=tokens,
         cost_usd=_cost(calls, price),
+        cache_saved_usd=None if price is None else price.saved_usd(tokens),
         price=price,
         seconds=_seconds_under_way(calls),
         by_role={

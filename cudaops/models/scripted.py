@@ -75,8 +75,8 @@ class Scripted:
     input_tokens: int | None = Field(default=None, ge=0)
     """None, together with `output_tokens`: the provider says nothing about tokens."""
     output_tokens: int | None = Field(default=None, ge=0)
-    cached_input_tokens: int = Field(default=0, ge=0)
-    """Part of `input_tokens` that the provider's cache served."""
+    cached_input_tokens: int | None = Field(default=0, ge=0)
+    """Part of `input_tokens` that the provider's cache served; null: it said nothing of one."""
     finish_reason: str = "stop"
     """`length`: the answer was cut off at the limit of output tokens."""
     tool_calls: tuple[ScriptedToolCall, ...] = ()
@@ -96,7 +96,7 @@ class Scripted:
     def _tokens_agree(self) -> Self:
         if (self.input_tokens is None) != (self.output_tokens is None):
             raise ValueError("give input_tokens and output_tokens, or neither")
-        if self.cached_input_tokens > (self.input_tokens or 0):
+        if (self.cached_input_tokens or 0) > (self.input_tokens or 0):
             raise ValueError("cached_input_tokens is part of input_tokens: it cannot be more")
         return self
 
@@ -461,9 +461,13 @@ def _chunks(answer: Scripted, model: str) -> Iterator[AIMessageChunk]:
             input_tokens=answer.input_tokens,
             output_tokens=answer.output_tokens,
             total_tokens=answer.input_tokens + answer.output_tokens,
-            input_token_details=InputTokenDetails(cache_read=answer.cached_input_tokens),
+            input_token_details=_cache_details(answer.cached_input_tokens),
         )
     yield AIMessageChunk(content="", usage_metadata=usage, chunk_position="last")
+
+
+def _cache_details(read: int | None) -> InputTokenDetails:
+    return InputTokenDetails() if read is None else InputTokenDetails(cache_read=read)
 
 
 def _pieces(text: str) -> Iterator[str]:

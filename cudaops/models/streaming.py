@@ -17,7 +17,7 @@ from langchain_core.messages.ai import add_ai_message_chunks, add_usage
 from langchain_core.runnables import RunnableConfig
 
 from cudaops.domain.model_use import TokenCount
-from cudaops.models.build import Timeouts, with_tool_calls
+from cudaops.models.build import Timeouts, in_the_words_of
 from cudaops.models.names import Provider
 
 MALFORMED = "malformed_json"
@@ -25,6 +25,10 @@ MALFORMED = "malformed_json"
 The tool then refuses it in words that the model understands."""
 
 _CUT_OFF = {"length", "max_tokens", "max_output_tokens", "model_length"}
+
+_WRITTEN = ("cache_creation", "ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
+"""Tokens written to a provider's cache, as LangChain calls them; the first is 0 where one of the
+others is not (langchain-anthropic 1.7.7)."""
 
 _OWN_FIELDS = {"reasoning_content", "reasoning", "_reasoning_api_fields", "tool_calls"}
 """Of `additional_kwargs`: what a later request must not send back."""
@@ -99,7 +103,7 @@ async def send(
 
     Raises TimeoutError, StreamCut or whatever the provider's client raises.
     """
-    dialogue = with_tool_calls(messages) if provider == "nvidia" else list(messages)
+    dialogue = in_the_words_of(provider, messages)
     asked = model.bind_tools(tools) if tools else model
     stream = asked.astream(dialogue, config, **options)
     async with asyncio.timeout(timeouts.total_s), aclosing(cast("Any", stream)):
@@ -184,10 +188,13 @@ def _usage(received: Sequence[AIMessage], provider: Provider) -> TokenCount | No
     if not said:
         return None
     total = said[-1] if provider == "nvidia" else reduce(add_usage, said)
-    cached = (total.get("input_token_details") or {}).get("cache_read") or 0
+    details = total.get("input_token_details") or {}
+    read, tokens = details.get("cache_read"), total["input_tokens"]
+    written = [n for name in _WRITTEN if isinstance(n := details.get(name), int)]
     return TokenCount(
-        input_tokens=total["input_tokens"],
-        cached_input_tokens=min(cached, total["input_tokens"]),
+        input_tokens=tokens,
+        cached_input_tokens=None if read is None else min(read, tokens),
+        cache_write_tokens=min(sum(written), tokens - (read or 0)) if written else None,
         output_tokens=total["output_tokens"],
     )
 

@@ -17,6 +17,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import AccessSummary, ResearchFindings, ValueSummary
 from cudaops.domain.search import Branch
 from cudaops.domain.workload import Workload
+from cudaops.program import techniques
 from cudaops.program.clusters import LEAST_CAPABILITY
 from cudaops.program.hygiene import ALLOWED_INCLUDES
 from cudaops.program.hygiene_ptx import NO_PTX, AuthorsPtx
@@ -255,7 +256,12 @@ def reask_draft(reason: str) -> Draft:
 
 
 def _code_form(b: Briefing, role: str) -> Draft:
-    values = {"role": role, "max_words": b.max_words, "tool_calls": b.tool_calls}
+    values = {
+        "role": role,
+        "max_words": b.max_words,
+        "tool_calls": b.tool_calls,
+        "techniques": techniques.MOST,
+    }
     return Draft("answer's form", "coder_format.j2", values, True)
 
 

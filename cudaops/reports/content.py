@@ -9,13 +9,12 @@ from typing import Literal, NamedTuple
 from cudaops.cuda.metrics import DURATION
 from cudaops.cuda.ncu_pages import counted
 from cudaops.domain.judgement import Attempt, Gate, WorkloadTime
-from cudaops.domain.model_use import ModelUse, Price, TokenCount
 from cudaops.domain.performance_limit import PerformanceLimitKind
 from cudaops.domain.profile import NvidiaRule, Profile, Roofline, Verdict
 from cudaops.domain.run import AccessSummary, ProfileSummary, RunRecord
+from cudaops.reports.costs import cost_sentence
 from cudaops.reports.quantities import (
     Clock,
-    dollars,
     microseconds,
     microseconds_alone,
     milliseconds,
@@ -194,13 +193,13 @@ def gates_of(record: RunRecord) -> tuple[Gate, ...]:
 
 def outcome_sentences(record: RunRecord) -> list[str]:
     """On what inputs the rewrite matches the baseline, who brought which part of the speedup, why
-    the search stopped, and which library offers the kernel."""
+    the search stopped, which library offers the kernel, and what the run cost."""
     return [*correctness_sentences(record), *background_sentences(record)]
 
 
 def background_sentences(record: RunRecord) -> list[str]:
-    """Who brought which part of the speedup, why the search stopped, and which library offers the
-    kernel."""
+    """Who brought which part of the speedup, why the search stopped, which library offers the
+    kernel, and what the run cost."""
     said = [split] if (split := gain_sentence(record)) else []
     if record.end is not None and record.best is not None:
         said.append(f"The search stopped: {record.end.says}.")
@@ -209,6 +208,8 @@ def background_sentences(record: RunRecord) -> list[str]:
         said.append(
             f"{of} offers this kernel, {record.library.job}, as {function}; it was not timed."
         )
+    if cost := cost_sentence(record):
+        said.append(cost)
     return said
 
 
@@ -350,6 +351,9 @@ def attempt_row(attempt: Attempt, device: str) -> AttemptRow:
         time = microseconds(attempt.candidate_us, clock)
         speedup = times_faster(judgement.speedup, clock)
     why = one_line(judgement.reason if judgement.outcome == "rejected" else attempt.lesson)
+    if attempt.techniques:
+        told = "; ".join(technique.line for technique in attempt.techniques)
+        why = one_line(f"{why}; switched off alone: {told}", 600)
     return AttemptRow(
         str(attempt.iteration),
         ", ".join(p for p in parts if p),
@@ -539,55 +543,3 @@ def timing_sentences(record: RunRecord) -> list[str]:
     if timing.temperature_c is not None:
         taken += f", {timing.temperature_c[0]:.0f}-{timing.temperature_c[1]:.0f} °C"
     return [*rows, taken, *timing.notices]
-
-
-class RoleRow(NamedTuple):
-    """What one role took."""
-
-    role: str
-    calls: str
-    tokens: str
-    cost: str
-
-
-def tokens_text(tokens: TokenCount) -> str:
-    """`6,812 tokens in (5,900 cached), 1,240 out`; `about` before numbers that we estimated."""
-    cached = f" ({tokens.cached_input_tokens:,} cached)" if tokens.cached_input_tokens else ""
-    about = "about " if tokens.estimated else ""
-    return f"{about}{tokens.input_tokens:,} tokens in{cached}, {tokens.output_tokens:,} out"
-
-
-def calls_text(calls: int) -> str:
-    """`1 call`, `14 calls`."""
-    return f"{calls:,} call" if calls == 1 else f"{calls:,} calls"
-
-
-def model_sentences(use: ModelUse) -> list[str]:
-    """The model and what it took, its price, and why recipes went on where they did."""
-    took = f"{dollars(use.cost_usd)}, {significant(round(use.seconds, 1))} s"
-    asked = f"{calls_text(use.calls)}, {tokens_text(use.tokens)}"
-    said = [f"{one_line(use.model, 120)}: {asked}, {took}"]
-    if use.tokens.estimated:
-        said.append("The provider did not report all token counts; some are estimates.")
-    if use.price is not None:
-        said.append(_price(use.price))
-    if use.fell_back is not None:
-        said.append(f"Recipes proposed in its place: {one_line(use.fell_back)}")
-    return said
-
-
-def role_rows(use: ModelUse) -> list[RoleRow]:
-    """What each role took, in the order of `by_role`."""
-    return [
-        RoleRow(role, calls_text(part.calls), tokens_text(part.tokens), dollars(part.cost_usd))
-        for role, part in use.by_role.items()
-    ]
-
-
-def _price(price: Price) -> str:
-    cached = price.cached_input_usd_per_mtok
-    middle = "" if cached is None else f", {dollars(cached)} cached"
-    return (
-        f"Price of a million tokens: {dollars(price.input_usd_per_mtok)} in{middle}, "
-        f"{dollars(price.output_usd_per_mtok)} out ({one_line(price.source, 300)})"
-    )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.run import ProfileSummary, ProgramSummary, RunRecord
-from cudaops.reports import content
+from cudaops.reports import content, costs
 from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
 
 
@@ -176,8 +176,8 @@ def _transformations(record: RunRecord) -> str:
 def _model(record: RunRecord) -> str:
     if record.model is None:
         return ""
-    said = _bullets(content.model_sentences(record.model))
-    table = _table(("role", "calls", "tokens", "cost"), content.role_rows(record.model))
+    said = _bullets(costs.model_sentences(record.model))
+    table = _table(("role", "calls", "tokens", "cost"), costs.role_rows(record.model))
     return f"## Language model\n\n{said}\n\n{table}"
 
 

@@ -22,7 +22,7 @@ from rich.text import Text
 from cudaops.domain.execution import TimeSource
 from cudaops.domain.run import Event, RunRecord
 from cudaops.errors import InputError
-from cudaops.reports import content, terminal
+from cudaops.reports import content, costs, terminal
 from cudaops.reports.quantities import Clock, dollars, one_line, plain_lines
 from cudaops.reports.recording import Damage, Iteration, RecordedCall, RecordedTool, Recording
 from cudaops.reports.terminal import Harmless, Progress, heading, indented, stamped
@@ -416,7 +416,7 @@ class _Between:
 
 def _call(recorded: RecordedCall) -> str:
     call = recorded.call
-    took = f"{content.tokens_text(call.tokens)}, {dollars(call.cost_usd)}, {call.seconds:.1f} s"
+    took = f"{costs.tokens_text(call.tokens)}, {dollars(call.cost_usd)}, {call.seconds:.1f} s"
     more = "" if call.tries == 1 else f", {call.tries} requests"
     ended = "" if call.outcome == "answered" else f", {call.outcome.replace('_', ' ')}"
     problem = f"; {one_line(call.problem)}" if call.problem else ""

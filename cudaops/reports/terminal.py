@@ -18,7 +18,7 @@ from cudaops.domain.execution import LaunchCount
 from cudaops.domain.judgement import Gate
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.run import Event, ProfileSummary, ReviewRequest, RunRecord
-from cudaops.reports import content
+from cudaops.reports import content, costs
 from cudaops.reports.next_steps import evidence_step, next_steps
 from cudaops.reports.quantities import Clock, microseconds, one_line, without_control
 
@@ -202,11 +202,11 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
 def model_parts(use: ModelUse) -> list[RenderableType]:
     """What the run asked of its model, and what each role took of it."""
     table = columns("role", "calls", "tokens", "cost")
-    for row in content.role_rows(use):
+    for row in costs.role_rows(use):
         table.add_row(*map(Text, row))
     return [
         heading("Language model"),
-        lines(content.model_sentences(use)),
+        lines(costs.model_sentences(use)),
         indented(table),
     ]
 

@@ -71,6 +71,16 @@ GPU_GAUGES: dict[str, str] = {
     "temperature_celsius": "Temperature.",
     "sm_clock_hertz": "SM clock.",
     "power_watts": "Power drawn.",
+    "ecc_corrected_errors": "Memory errors that ECC corrected since the driver was loaded.",
+    "ecc_uncorrected_errors": "Memory errors that it could not correct since then.",
+    "ecc_uncorrected_errors_lifetime": "The same over the GPU's life.",
+    "rows_to_remap": "1 where a memory row waits for its repair by a reset, else 0.",
+    "row_remap_failed": "1 where a memory row could not be repaired, else 0.",
+    "last_xid": "Last Xid error by DCGM, 0 where there was none.",
+    "sm_active_ratio": "Share of time in which an SM had a warp, 0 to 1, by DCGM.",
+    "sm_occupancy_ratio": "Warps on the SMs over the most they hold, 0 to 1, by DCGM.",
+    "tensor_active_ratio": "Share of time in which the tensor pipe worked, 0 to 1, by DCGM.",
+    "dram_active_ratio": "Share of time in which DRAM moved data, 0 to 1, by DCGM.",
 }
 
 
@@ -252,6 +262,10 @@ def _workers(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
         )
         for name, text in GPU_GAUGES.items()
     }
+    xids = GaugeMetricFamily(
+        "cudaops_gpu_xid_errors", "Xid errors of a worker's GPU in the kernel's log, by code.",
+        labels=["worker", "gpu", "name", "xid"],
+    )  # fmt: skip
     running: dict[str, int] = defaultdict(int)
     for worker in workers:
         for executor in worker.executors:
@@ -260,14 +274,22 @@ def _workers(workers: Iterable[WorkerRow]) -> Iterator[Metric]:
         if isinstance(loaded := gauges.get("load_1m"), int | float) and gauges.get("cpus"):
             load.add_metric([worker.name], loaded / float(gauges["cpus"]))
         for gpu in gauges.get("gpus") or ():
-            _add_gpu(gpus, worker.name, gpu)
+            labels = _gpu_labels(worker.name, gpu)
+            _add_gpu(gpus, labels, gpu)
+            for code, count in sorted((gpu.get("xids") or {}).items()):
+                xids.add_metric([*labels, code], count)
     for executor, count in sorted(running.items()):
         alive.add_metric([executor], count)
-    yield from (alive, load, *gpus.values())
+    yield from (alive, load, *gpus.values(), xids)
 
 
-def _add_gpu(gpus: dict[str, GaugeMetricFamily], worker: str, gpu: dict[str, Any]) -> None:
-    labels = [worker, str(gpu.get("uuid", gpu.get("index", ""))), str(gpu.get("name", ""))]
+def _gpu_labels(worker: str, gpu: dict[str, Any]) -> list[str]:
+    return [worker, str(gpu.get("uuid", gpu.get("index", ""))), str(gpu.get("name", ""))]
+
+
+def _add_gpu(
+    gpus: dict[str, GaugeMetricFamily], labels: Sequence[str], gpu: dict[str, Any]
+) -> None:
     for name, family in gpus.items():
         if isinstance(value := gpu.get(name), int | float):
             family.add_metric(labels, value)

@@ -27,7 +27,7 @@ from cudaops.domain.options import ExecutorName
 from cudaops.domain.run import Event
 from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
 from cudaops.executors.cuda.telemetry import gpu_gauges, whole_gpus
-from cudaops.service import tracing
+from cudaops.service import gpu_faults, tracing
 from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, Place
 from cudaops.service.database import WORKER_POLL_S, build_queue_app, queue_of
 from cudaops.service.job_folder import JobFolder, remove_left
@@ -104,6 +104,8 @@ BEAT_EVERY_S = 10.0
 """A worker that was not seen for three of these counts as gone (`Store.workers`)."""
 FORGET_EVERY_S = 3600.0
 CLEAR_EVERY_S = 3600.0
+FAULTS_EVERY_S = 60.0
+"""Between two runs of nvidia-smi, which takes seconds where nothing keeps the driver loaded."""
 AGAIN_S = 1.0
 """Pause before something is tried again that the database has refused."""
 
@@ -123,6 +125,8 @@ class WorkerOptions(NamedTuple):
     """Jobs at once."""
     lease_s: float = LEASE_S
     job_limit_s: float = JOB_LIMIT_S
+    dcgm_url: str | None = None
+    """Page of a DCGM exporter on this machine; None: none is asked."""
 
 
 def default_name() -> str:
@@ -140,7 +144,7 @@ def service_folder(settings: Settings) -> Path:
     return (settings.service_folder or settings.cache / "service").absolute()
 
 
-def gauges() -> dict[str, object]:
+def gauges() -> dict[str, Any]:
     """What a worker measures of its machine, sent with every beat; quick, raises nothing.
 
     `load_1m`: runnable processes, mean of a minute. `cpus`: processors this process may use.
@@ -169,6 +173,7 @@ class Worker:
         self._store, self._settings, self._options = store, settings, options
         self._executors = options.executors
         self._failure: EnvironmentFailure | None = None
+        self._faults: list[gpu_faults.Gauges] = []
         self._stop = asyncio.Event()
         self._check = SelfCheck(self._check_options, self._fail)
 
@@ -198,6 +203,7 @@ class Worker:
         tasks = [
             asyncio.create_task(self._repeat(self._store.sweep, SWEEP_EVERY_S)),
             asyncio.create_task(self._repeat(self._beat, BEAT_EVERY_S)),
+            asyncio.create_task(self._repeat(self._look_for_faults, FAULTS_EVERY_S)),
             asyncio.create_task(self._repeat(self._clear, CLEAR_EVERY_S)),
             asyncio.create_task(self._deliver()),
         ]
@@ -312,7 +318,13 @@ class Worker:
     async def _beat(self) -> None:
         options, measured = self._options, await asyncio.to_thread(gauges)
         device = gpu_name(measured, os.environ) if "cuda" in self._executors else None
+        url = options.dcgm_url
+        dcgm = [] if url is None else await asyncio.to_thread(gpu_faults.read_dcgm, url)
+        measured["gpus"] = gpu_faults.merged(measured["gpus"], self._faults, dcgm)
         await self._store.beat(options.name, self._executors, device, __version__, measured)
+
+    async def _look_for_faults(self) -> None:
+        self._faults = await asyncio.to_thread(gpu_faults.faults)
 
     async def _forget(self, days: int) -> None:
         if removed := await self._store.forget(days):

@@ -33,6 +33,7 @@ from cudaops.graph.folder import best_texts
 from cudaops.memory.store import Memory
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
+from cudaops.reports.confirmations import Confirmed, to_record
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings
 from tests.certify.runs import cudaops
@@ -219,7 +220,8 @@ def test_a_baseline_compiled_otherwise_has_drifted(run: Path, home: Path) -> Non
     assert exact.result == "equal", "integers are the same however they are compiled"
 
 
-def test_another_speedup_has_drifted(run: Path, home: Path, tmp_path: Path) -> None:
+def bend_speedup(run: Path, home: Path, **more: Any) -> None:
+    """Twice the speedup that was measured, signed by this machine's key."""
     """A certificate whose baseline was twice as slow."""
     certificate = certificate_of(run)
     slower = tuple(
@@ -233,7 +235,11 @@ def test_another_speedup_has_drifted(run: Path, home: Path, tmp_path: Path) -> N
         for c in certificate.comparisons
     )
     bent = certificate.model_copy(update={"comparisons": slower})
-    sign_again(run, own_key(home), comparisons=slower, judgement=judged_again(bent))
+    sign_again(run, own_key(home), comparisons=slower, judgement=judged_again(bent), **more)
+
+
+def test_another_speedup_has_drifted(run: Path, home: Path, tmp_path: Path) -> None:
+    bend_speedup(run, home)
     confirmation = confirm(run, home, tmp_path / "memory")
     assert confirmation.result == "drifted"
     assert not (tmp_path / "memory").exists(), "it neither held nor failed"
@@ -332,6 +338,42 @@ def test_wrong_input_on_the_command_line(run: Path, home: Path) -> None:
     assert done.returncode == 2
     assert "was altered: the signature does not belong to this text" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.timeout(580)
+def test_a_folder_of_certificates_is_one_table(home: Path, tmp_path: Path) -> None:
+    """One that has drifted since another nvcc, one that was altered; not what an earlier
+    confirmation left there."""
+    folder, key = tmp_path / "kept", home / "key" / "signing.key"
+    drifted, refused = folder / "deep" / "drifted", folder / "deep" / "refused"
+    for each in (drifted, refused):
+        shutil.copytree(home / "run", each)
+    bend_speedup(drifted, home, tools={"nvcc": "12.8"})
+    shutil.copytree(home / "run", drifted / "confirmations" / "x")
+    with (refused / "best.cu").open("a", encoding="utf-8") as file:
+        file.write("// altered\n")
+    done = cudaops("confirm", folder, key=key)
+    assert done.returncode == 1, done.stderr
+    words = " ".join(done.stdout.split())
+    assert words.startswith("run result certified now drift tools")
+    assert "-50.0 %" in words
+    assert words.endswith("2 certificates: 1 drifted, 1 refused")
+    (path,) = drifted.glob("confirmations/*/confirmation.json")
+    confirmation = open_envelope(path.read_bytes(), "confirmation").record
+    assert isinstance(confirmation, Confirmation)
+    row = to_record(Confirmed("deep/drifted", certificate_of(drifted), confirmation))
+    assert row["result"] == "drifted"
+    assert row["drift_pct"] == pytest.approx(-50, abs=5)
+    assert any(text.startswith("nvcc 12.8 to ") for text in row["tools_changed"])
+    assert Confirmation.model_validate(row["confirmation"]) == confirmation
+
+
+def test_a_folder_without_certificates_is_one_line(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = cudaops("confirm", tmp_path / "empty", key=home / "key" / "signing.key")
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert "holds none with a certificate.json" in done.stderr
 
 
 @pytest.mark.gpu

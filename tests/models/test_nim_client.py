@@ -311,6 +311,9 @@ def test_a_script_says_the_same_over_http(nim: Nim, connect: Connect) -> None:
         assert here.tool_calls == there.tool_calls
         assert (here.call.tries, here.call.outcome) == (there.call.tries, there.call.outcome)
         if not here.call.tokens.estimated:
-            assert here.call.tokens == there.call.tokens
+            said = here.call.tokens
+            if over_http.client == "nvidia":  # its client hands on nothing of the cache
+                said = said.model_copy(update={"cached_input_tokens": None})
+            assert there.call.tokens == said
     assert in_memory.waits == over_http.waits
     assert not nim.replies

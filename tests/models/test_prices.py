@@ -11,6 +11,8 @@ from cudaops.errors import InputError
 from cudaops.models.names import DEFAULT_MODEL, parse_model
 from cudaops.models.prices import LIST, known_price, parse_price, require_price, summary
 
+SONNET = "anthropic:claude-sonnet-5-5"
+
 
 def test_every_row_names_its_source_and_a_date() -> None:
     for row in LIST:
@@ -62,9 +64,30 @@ def test_the_users_price_comes_first() -> None:
     assert require_price(parse_model("openai:gpt-6-sol"), given) is given
     assert given.source == "set by the user"
     assert parse_price("0.5,2,0.05").cached_input_usd_per_mtok == 0.05
+    assert parse_price("0.5,2,0.05,0.6").cache_write_usd_per_mtok == 0.6
 
 
-@pytest.mark.parametrize("text", ["", "1", "1,2,3,4", "a,b", "-1,2", "nan,1", "1,inf", "1;2"])
+def test_anthropic_charges_more_for_what_it_writes_to_its_cache() -> None:
+    sonnet, gpt = (known_price(parse_model(n)) for n in (SONNET, "openai:gpt-6-sol"))
+    assert sonnet is not None
+    assert gpt is not None
+    assert (sonnet.cache_write_usd_per_mtok, gpt.cache_write_usd_per_mtok) == (2.5, None)
+    written = TokenCount(input_tokens=10**6, cached_input_tokens=0, cache_write_tokens=10**6)
+    read = TokenCount(input_tokens=10**6, cached_input_tokens=10**6, cache_write_tokens=0)
+    assert (sonnet.cost_usd(written), sonnet.cost_usd(read)) == pytest.approx((2.5, 0.1))
+    assert sonnet.saved_usd(written) == pytest.approx(-0.5)
+    assert sonnet.saved_usd(written + read) == pytest.approx(1.4)
+
+
+def test_what_a_cache_saved_is_not_known_where_nobody_said() -> None:
+    price, silent = parse_price("2,10,0.2"), TokenCount(input_tokens=10**6)
+    assert price.saved_usd(silent) is None
+    assert price.saved_usd(silent + TokenCount(cached_input_tokens=0)) == 0.0
+    assert parse_price("2,10").saved_usd(TokenCount(input_tokens=9, cached_input_tokens=9)) is None
+    assert (silent + TokenCount()).cached_input_tokens is None
+
+
+@pytest.mark.parametrize("text", ["", "1", "1,2,3,4,5", "a,b", "-1,2", "nan,1", "1,inf", "1;2"])
 def test_a_bad_price_is_one_line_with_an_example(text: str) -> None:
     with pytest.raises(InputError, match=r'like "0\.5,2"'):
         parse_price(text)
@@ -99,6 +122,13 @@ def test_a_summary_adds_up_and_counts_simultaneous_time_once() -> None:
     assert use.by_role["coder"].calls == 2
     assert use.by_role["coder"].cost_usd == 2.0
     assert use.fell_back == "out of money"
+    assert use.cache_saved_usd is None
+
+
+def test_a_summary_says_what_the_cache_saved() -> None:
+    call = _call("coder", "2026-11-20T12:00:00+00:00", 1.0, 1.0)
+    use = summary([call, call], model="openai:x", price=parse_price("2,10,0.2"))
+    assert use.cache_saved_usd == pytest.approx(80 * 1.8 / 1e6)
 
 
 def test_one_call_without_a_price_leaves_the_sum_unknown() -> None:

@@ -21,7 +21,8 @@ class Usage(NamedTuple):
 
     prompt: int
     completion: int
-    cached: int = 0
+    cached: int | None = 0
+    """None: the server says nothing of a cache."""
 
 
 class Reply(NamedTuple):
@@ -147,15 +148,17 @@ def _usage(reply: Reply, asked: Asked) -> dict[str, Any] | None:
     if reply.usage is None:
         return None
     if reply.usage == "counted":
-        prompt, completion, cached = len(asked.prompt) // 4 + 1, len(reply.text) // 4 + 1, 0
+        usage = Usage(len(asked.prompt) // 4 + 1, len(reply.text) // 4 + 1)
     else:
-        prompt, completion, cached = reply.usage
-    return {
-        "prompt_tokens": prompt,
-        "completion_tokens": completion,
-        "total_tokens": prompt + completion,
-        "prompt_tokens_details": {"cached_tokens": cached},
+        usage = reply.usage
+    told: dict[str, Any] = {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "total_tokens": usage.prompt + usage.completion,
     }
+    if usage.cached is not None:
+        told["prompt_tokens_details"] = {"cached_tokens": usage.cached}
+    return told
 
 
 def _pieces(text: str, length: int = 24) -> Iterator[str]:

@@ -11,7 +11,7 @@ from rich.console import Console
 from cudaops.domain.model_use import TokenCount
 from cudaops.domain.run import RunRecord
 from cudaops.reports import content, markdown, terminal
-from cudaops.reports.content import model_sentences, role_rows, tokens_text
+from cudaops.reports.costs import model_sentences, role_rows, tokens_text
 from cudaops.reports.quantities import dollars, plain_lines
 from tests.reports import recordings, records
 

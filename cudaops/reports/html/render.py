@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cudaops.domain.batch import Batch
 from cudaops.domain.run import Event, RunRecord
-from cudaops.reports import batch, content
+from cudaops.reports import batch, content, costs
 from cudaops.reports.html import attribution, candidates, diff, drift, roofline, tables
 from cudaops.reports.html.diff import pieces, prose
 from cudaops.reports.html.tables import NOTHING, Beside
@@ -96,8 +96,8 @@ def _views(record: RunRecord, events: Sequence[Event], beside: Beside) -> dict[s
         "evidence": tables.evidence_view(here, beside),
         "how": tables.how_view(here, beside),
     }
-    said = content.model_sentences(here.model) if here.model is not None else []
-    roles = content.role_rows(here.model) if here.model is not None else []
+    said = costs.model_sentences(here.model) if here.model is not None else []
+    roles = costs.role_rows(here.model) if here.model is not None else []
     return {**found, "model_said": said, "model_roles": roles}
 
 
