@@ -15,6 +15,8 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 _SYMTAB, _RELA = 2, 4
+_EXECUTABLE = 4
+"""SHF_EXECINSTR."""
 _PC_RELATIVE = {62: frozenset({2, 4, 9, 41, 42})}
 """R_X86_64_PC32, PLT32, GOTPCREL and its relaxed forms: the place is 4 bytes behind the address."""
 _CALLS = {62: frozenset({2, 4}), 183: frozenset({282, 283})}
@@ -112,7 +114,7 @@ def _read(data: bytes) -> ElfFile:
         reference
         for s in raw
         if s[1] == _RELA and s[6] in tables
-        for reference in _references(data, s, tables[s[6]], machine)
+        for reference in _references(data, raw, s, tables[s[6]], machine)
     ]
     sections = tuple(Section(name, s[5]) for name, s in zip(names, raw, strict=True))
     return ElfFile(sections, tuple(y for t in tables.values() for y in t), tuple(references))
@@ -129,15 +131,20 @@ def _symbols(data: bytes, raw: list[tuple[int, ...]], table: tuple[int, ...]) ->
 
 
 def _references(
-    data: bytes, table: tuple[int, ...], symbols: list[Symbol], machine: int
+    data: bytes,
+    raw: list[tuple[int, ...]],
+    table: tuple[int, ...],
+    symbols: list[Symbol],
+    machine: int,
 ) -> list[Reference]:
     found = []
     for at in range(table[4], table[4] + table[5], _RELOCATION.size):
         place, info, addend = _RELOCATION.unpack_from(data, at)
         kind, symbol = info & 0xFFFFFFFF, symbols[info >> 32]
         behind = 4 if kind in _PC_RELATIVE.get(machine, frozenset()) else 0
+        is_data = 0 < symbol.section < len(raw) and not raw[symbol.section][2] & _EXECUTABLE
         calls = symbol.type in (0, FUNCTION) and kind in _CALLS.get(machine, frozenset())
-        found.append(Reference(table[7], place, symbol, addend + behind, calls))
+        found.append(Reference(table[7], place, symbol, addend + behind, calls and not is_data))
     return found
 
 

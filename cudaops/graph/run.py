@@ -16,7 +16,6 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 from langgraph.types import Command
 
 from cudaops.agents import profiler, research
-from cudaops.agents.optimizer import Subject
 from cudaops.agents.tools import Toolbox
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.domain.model_use import ModelUse
@@ -66,7 +65,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.reports import markdown
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
-from cudaops.transformations.draft import Draft
+from cudaops.transformations.draft import Draft, Subject
 
 THREAD = "run"
 """LangGraph's name for the one run whose checkpoints a run folder holds."""

@@ -377,7 +377,7 @@ def forwardable(parameters: str) -> tuple[str, tuple[str, ...]]:
     parameter pack, which a launch plan cannot spell."""
     if "..." in parameters:
         raise InputError(
-            f"`({parameters})` is a parameter pack, and a launch plan has a name for each argument; "
+            f"`({parameters})` ends in a parameter pack, and a launch plan names each argument; "
             "give the kernel parameters of its own, or choose another one with --kernel"
         )
     lexed = lex(byte_text(parameters))

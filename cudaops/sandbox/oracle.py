@@ -237,8 +237,8 @@ class OracleBuilder:
         self._folder = folder
         self._timeout_s = timeout_s
         self._plan = baseline_plan(workload)
-        unit = baseline.plain.unit
-        self._variables = changed_variables(unit.program, unit.program.kernel(unit.kernel), workload)
+        unit, program = baseline.plain.unit, baseline.plain.unit.program
+        self._variables = changed_variables(program, program.kernel(unit.kernel), workload)
         self._floating = has_floating_input(workload)
         self._skipped: list[SkippedInputs] = []
         self._seen: dict[str, CaseKind] = {}

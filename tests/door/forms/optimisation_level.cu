@@ -1,3 +1,4 @@
+// no rewrite: attribute `optimize` is not allowed
 // g++ is told by attribute and pragma how far to optimise, which nvcc keeps from device code
 #include <cstdio>
 #include <cstring>
