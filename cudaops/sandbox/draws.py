@@ -153,10 +153,11 @@ class Drawing:
 
     def probes(self, shape: Shape, *, again: bool = False) -> list[Draw]:
         """One thing at a time; `again`: what another shape has not told, arguments, and integers
-        that are as captured but for a few."""
+        that are as captured but for a few, as far as `BUDGET` goes."""
         of_each = [self._probes_of(item, shape, again) for item in self.items(shape.workload)]
         in_turn = itertools.chain.from_iterable(itertools.zip_longest(*of_each))
-        return [probe for probe in in_turn if probe is not None][:MOST_PROBES]
+        most = min(MOST_PROBES, self._affordable(shape)) if again else MOST_PROBES
+        return [probe for probe in in_turn if probe is not None][:most]
 
     def _probes_of(self, item: Item, shape: Shape, again: bool) -> list[Draw]:
         if item.kind == "argument":

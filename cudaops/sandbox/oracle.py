@@ -89,7 +89,7 @@ leaves a place alone, a norm over the buffer still is one of the results."""
 
 LEAST_LIMIT_S = 5.0
 SLACK = 10.0
-"""Limit of a run on infinities: so many seconds, and so many times the longest of the others."""
+"""Limit of a run that may never end: these seconds, and so many times the longest other run."""
 
 SAME = "the same as another set"
 UNSETTLED = "which thread comes last decides what the author's kernel leaves"
@@ -507,8 +507,8 @@ class OracleBuilder:
         return searched_tables(self._workload, self._facts)
 
     def _limit_s(self, kind: CaseKind) -> float:
-        """A loop that goes on until something is small enough may never end on infinities."""
-        if kind != "infinite" or self._longest_s == 0.0:
+        """Some loops never end on infinities, and some not on what the launch left."""
+        if kind not in ("infinite", RELAUNCHED) or self._longest_s == 0.0:
             return self._timeout_s
         return min(self._timeout_s, LEAST_LIMIT_S + SLACK * self._longest_s)
 

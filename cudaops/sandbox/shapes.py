@@ -112,7 +112,11 @@ class ShapeFinder:
             fewer = self._with_fewer_blocks(workload, whole)
             found += [fewer] if fewer is not whole else []
         if whole is not None:
-            found.append(whole)
+            launch = whole.workload
+            found = [
+                s for s in found
+                if (s.workload.shape, s.workload.arguments) != (launch.shape, launch.arguments)
+            ] + [whole]  # fmt: skip
         return tuple(found)
 
     def _with_fewer_blocks(self, captured: Workload, shape: Shape) -> Shape:

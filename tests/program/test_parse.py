@@ -232,7 +232,7 @@ def test_limits_in_plain_words() -> None:
         '__global__ void child(int* p) { asm volatile("wgmma.fence.sync.aligned;"); }\n'
         "__global__ void parent(int* p) { child<<<1, 1>>>(p); }\n"
         "void go(CUfunction f, void** a) { cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, 0, a, 0); }\n"
-        '#define MAKE(name) __global__ void name(int* p) { printf("%s", #name); }\n'
+        "#define MAKE(name, ...) __global__ void name(int* p __VA_OPT__(,) __VA_ARGS__) { }\n"
         "template <class K> void run(K kernel) { kernel<<<1, 1>>>(nullptr); }\n"
     )
     text = "\n".join(program.limits)
@@ -357,6 +357,16 @@ def test_braces_in_a_condition_are_no_body() -> None:
     assert program.kernels[0].text.endswith("{ *x = 1; }")
 
 
+def test_a_kernel_of_a_macro_that_quotes_its_name_is_read() -> None:
+    text = (
+        '#define MAKE(name) __global__ void name(int* x) { printf("%s", #name); }\n'
+        "MAKE(one)\nvoid go(int* p) { one<<<1, 1>>>(p); }\n"
+    )
+    (kernel,) = parse(text).kernels
+    assert kernel.name == "one"
+    assert 'printf("%s", "one")' in kernel.text
+
+
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
         load_program(tmp_path / "none.cu")
@@ -366,7 +376,7 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 
 def test_what_stands_instead_of_a_kernel_or_a_launch_is_named() -> None:
     macro = (
-        '#define MAKE(name) __global__ void name(int* x) { printf("%s", #name); }\n'
+        "#define MAKE(name, ...) __global__ void name(int* x __VA_OPT__(,) __VA_ARGS__) { }\n"
         "MAKE(one)\nint main() {}\n"
     )
     with pytest.raises(InputError, match=r"main.cu:1: macro `MAKE` defines a kernel"):

@@ -31,6 +31,8 @@
 #undef Combine
 #pragma push_macro("Condition")
 #undef Condition
+#pragma push_macro("Count")
+#undef Count
 #pragma push_macro("D")
 #undef D
 #pragma push_macro("E")
@@ -43,6 +45,8 @@
 #undef F
 #pragma push_macro("First")
 #undef First
+#pragma push_macro("Flags")
+#undef Flags
 #pragma push_macro("Format")
 #undef Format
 #pragma push_macro("From")
@@ -71,12 +75,16 @@
 #undef Index
 #pragma push_macro("It")
 #undef It
+#pragma push_macro("Iterator")
+#undef Iterator
 #pragma push_macro("Its")
 #undef Its
 #pragma push_macro("J")
 #undef J
 #pragma push_macro("K")
 #undef K
+#pragma push_macro("Key")
+#undef Key
 #pragma push_macro("Keys")
 #undef Keys
 #pragma push_macro("KeysOut")
@@ -125,6 +133,8 @@
 #undef One
 #pragma push_macro("Op")
 #undef Op
+#pragma push_macro("Operation")
+#undef Operation
 #pragma push_macro("Other")
 #undef Other
 #pragma push_macro("Out")
@@ -187,6 +197,8 @@
 #undef Values
 #pragma push_macro("W")
 #undef W
+#pragma push_macro("Wanted")
+#undef Wanted
 #pragma push_macro("Word")
 #undef Word
 #pragma push_macro("Writes")
