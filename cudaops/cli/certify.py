@@ -11,6 +11,7 @@ import typer
 from cudaops.cli.boundary import EXIT_NOTHING_FOUND, console_on
 from cudaops.cli.options import with_options
 from cudaops.cli.runs import RECORD_NAME, find_folder, load_record
+from cudaops.domain.certificate import CERTIFICATE_NAME
 from cudaops.domain.options import ExecutorChoice, ExecutorOptions, TrustOptions
 from cudaops.domain.run import RunOptions, RunRecord
 from cudaops.errors import InputError, PrerequisiteError
@@ -29,8 +30,6 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
 )
-
-CERTIFICATE = "certificate.json"
 
 FAILED = EXIT_NOTHING_FOUND
 """Of `check`: something does not hold. Of `confirm`: drifted or fails."""
@@ -51,7 +50,7 @@ def check(
 
     wanted = None if key is None else named_fingerprint(key)
     if file.is_dir():
-        file = file / CERTIFICATE
+        file = file / CERTIFICATE_NAME
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -105,7 +104,7 @@ def confirm(
     Of a folder that holds certified runs, each; with what drifted in one table."""
     settings = load_settings()
     folder = find_folder(run, settings.runs)
-    if not any((folder / name).exists() for name in (CERTIFICATE, RECORD_NAME)):
+    if not any((folder / name).exists() for name in (CERTIFICATE_NAME, RECORD_NAME)):
         _confirm_all(folder, options, settings, as_json=as_json)
         return
     done, _ = _confirm_one(folder, options, settings)
@@ -126,13 +125,13 @@ def _confirm_all(
 
     found = [
         path.parent
-        for path in sorted(folder.rglob(CERTIFICATE))
+        for path in sorted(folder.rglob(CERTIFICATE_NAME))
         if "confirmations" not in path.relative_to(folder).parts
     ]
     if not found:
         raise InputError(
-            f"{folder} is no run and holds none with a {CERTIFICATE}; `cudaops run` and `cudaops "
-            "verify` write one where they keep a rewrite"
+            f"{folder} is no run and holds none with a {CERTIFICATE_NAME}; `cudaops run` and "
+            "`cudaops verify` write one where they keep a rewrite"
         )
     rows = []
     for number, one in enumerate(found, start=1):

@@ -23,6 +23,7 @@ from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Poli
 from cudaops.domain.options import ExecutorName, ProgramRun
 from cudaops.domain.workload import Element, Role, RunRole
 
+CERTIFICATE_NAME = "certificate.json"
 CERTIFICATE_FORMAT = "cudaops-certificate/1"
 """Name and version of the file's format; another version is another format."""
 

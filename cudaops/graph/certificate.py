@@ -15,6 +15,7 @@ from cudaops.certify.envelope import Envelope, open_envelope, seal
 from cudaops.certify.keys import NoKey, Signer, find_or_make_key
 from cudaops.domain.certificate import (
     CERTIFICATE_FORMAT,
+    CERTIFICATE_NAME,
     Anchor,
     AuthorProgram,
     BufferHash,
@@ -42,8 +43,6 @@ from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.anchors import anchors_of
 from cudaops.sandbox.bench_state import TREE
 from cudaops.sandbox.workbench import Workbench
-
-CERTIFICATE_NAME = "certificate.json"
 
 STORED = (PROGRAM_FILE, "state/captured.json", "state/options.json", TREE)
 """What a confirmation works from, beside the certificate."""

@@ -13,6 +13,7 @@ from cudaops import __version__
 from cudaops.certify.envelope import seal
 from cudaops.certify.keys import Signer
 from cudaops.domain.certificate import (
+    CERTIFICATE_NAME,
     CONFIRMATION_FORMAT,
     AnchorCheck,
     Confirmation,
@@ -29,7 +30,6 @@ from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.untrusted_files import remove
 from cudaops.gates.evaluate import evaluate
 from cudaops.graph.certificate import (
-    CERTIFICATE_NAME,
     Certified,
     Decided,
     Run,

@@ -61,11 +61,10 @@ from cudaops.graph.services import (
 from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate, replaced_by, require_replaced
 from cudaops.problem.kernelbench import MODEL_NEW, model_new
-from cudaops.program.syntax import NotUnderstood
+from cudaops.program.splice import require_replaceable
 from cudaops.reports import markdown
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
-from cudaops.transformations.draft import Draft, Subject
 
 THREAD = "run"
 """LangGraph's name for the one run whose checkpoints a run folder holds."""
@@ -134,7 +133,7 @@ def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> OpenRun
         events = EventLog(folder / "events.jsonl", on_event)
         bench, options, seconds = _intake(options, events, settings)
         with _closed_where_it_fails(bench.executor):
-            _require_place(bench)
+            require_replaceable(bench.program, bench.kernel.name)
             date = utc_now()
             write_json(folder / "state" / "intake.json", {"date": date, "seconds": seconds})
             # Last: what `resume` looks for first.
@@ -228,14 +227,6 @@ def _intake(
         seconds = time.monotonic() - started
         _tell_intake(bench, options, seconds, events)
     return bench, options, seconds
-
-
-def _require_place(bench: Workbench) -> None:
-    """That a rewrite can stand in the program. Raises InputError where no launch can be replaced:
-    before anything is searched for."""
-    subject = Subject(bench.program, bench.kernel, bench.workloads)
-    with contextlib.suppress(NotUnderstood):
-        bench.spliced(Draft.of(subject).rewrite())
 
 
 def _tell_intake(bench: Workbench, options: RunOptions, seconds: float, events: EventLog) -> None:

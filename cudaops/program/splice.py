@@ -29,13 +29,7 @@ from cudaops.program.launches import (
     Part,
     find_launches,
 )
-from cudaops.program.lexing import (
-    Edit,
-    apply_edits,
-    byte_text,
-    lex,
-    plain_text,
-)
+from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
 from cudaops.program.macros import later_macros, launches_written_out, stand_for_several
 from cudaops.program.outline import Item, Outline, kernel_declarations, outline, spaces_of
 from cudaops.program.overloads import defaults_of, left_out, parameters_of, signature_of
@@ -56,6 +50,7 @@ from cudaops.program.wrapper import (
     packed_name,
     packed_text,
     passed_on_text,
+    require_names,
     wrapper_name,
     wrapper_text,
 )
@@ -117,14 +112,17 @@ def with_texts(program: Program, texts: Mapping[str, str]) -> Program:
     return parsed.model_copy(update={name: getattr(program, name) for name in kept})
 
 
+def require_replaceable(program: Program, kernel: str) -> None:
+    """That a launch names this kernel, so that a rewrite can stand in its place; of another
+    program's launches (`Program.application`) every one is. Raises InputError."""
+    if program.application is None:
+        _Place.of(*_written_out(program, program.kernel(kernel)), ())
+
+
 def can_be_replaced(program: Program, kernel: str) -> bool:
-    """Whether a launch names this kernel, so that a rewrite can stand in its place; of another
-    program's launches (`Program.application`) every one is."""
-    if program.application is not None:
-        return True
-    written, target = _written_out(program, program.kernel(kernel))
+    """The same as an answer."""
     try:
-        _Place.of(written, target, ())
+        require_replaceable(program, kernel)
     except InputError:
         return False
     return True
@@ -257,6 +255,7 @@ class _Place(NamedTuple):
     def of(program: Program, kernel: Kernel, wanted: Sequence[str]) -> _Place:
         """Right after the kernel where its launches follow in the same file, or stand in files that
         see it declared; else before the declaration that holds the first launch."""
+        require_names(kernel)
         sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
         declared = _declarations(program, kernel)
         apart = bool(declared) and any(s.file != kernel.file for s in sites)

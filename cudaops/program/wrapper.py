@@ -372,14 +372,18 @@ def _author_callee(kernel: Kernel) -> str:
     return f"::{kernel.qualified_name}" + (f"<{listed}>" if listed else "")
 
 
-def forwardable(parameters: str) -> tuple[str, tuple[str, ...]]:
-    """A parameter list in which each parameter has a name, and those names. Raises InputError for a
-    parameter pack, which a launch plan cannot spell."""
-    if "..." in parameters:
+def require_names(kernel: Kernel) -> None:
+    """That each argument has a name. Raises InputError for a kernel with a parameter pack."""
+    if any("..." in p.type_text for p in kernel.parameters):
+        listed = ", ".join(f"{p.type_text} {p.name}" for p in kernel.parameters)
         raise InputError(
-            f"`({parameters})` ends in a parameter pack, and a launch plan names each argument; "
+            f"`({listed})` ends in a parameter pack, and a launch plan names each argument; "
             "give the kernel parameters of its own, or choose another one with --kernel"
         )
+
+
+def forwardable(parameters: str) -> tuple[str, tuple[str, ...]]:
+    """A parameter list in which each parameter has a name, and those names."""
     lexed = lex(byte_text(parameters))
     spelled: list[str] = []
     names = tuple(p.name for p in read_parameters(parameters))

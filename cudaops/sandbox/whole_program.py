@@ -207,10 +207,10 @@ def _nvcc_gate(bench: Workbench, spliced: Program, nvcc: Path) -> Gate:
     files = {f.path: f.text for f in spliced.files}
     options = spliced.code_options
     extra = words_of_author(spliced)
-    linked = "-lcuda" not in extra or finds_driver_library(nvcc)
+    lacks_driver = False
     if spliced.build is not None:
         extra = (*nvcc_words(options), "-dc")
-    elif not linked:
+    elif lacks_driver := "-lcuda" in extra and not finds_driver_library(nvcc):
         extra = (*extra, "-c")
     command = nvcc_command(nvcc, Path(spliced.main_path), Path("program"), bench.sm_arch, extra)
     content = (nvcc_version(nvcc), command[1:], sorted(files.items()))
@@ -227,7 +227,7 @@ def _nvcc_gate(bench: Workbench, spliced: Program, nvcc: Path) -> Gate:
 
     made = make_once(entry, files, make)
     summary = f"nvcc -O3 -arch={bench.sm_arch}"
-    summary += "" if linked else ", not linked: libcuda is not here"
+    summary += ", not linked: libcuda is not here" if lacks_driver else ""
     if isinstance(made, Finished):
         errors = [line for line in (made.stderr + made.stdout).splitlines() if "error" in line]
         summary += f" refuses it: {errors[0] if errors else f'exit code {made.exit_code}'}"

@@ -57,13 +57,9 @@ def facts_of_launch(program: Program, kernel: Kernel, workload: Workload) -> Ker
         return None
 
 
-def idempotent_kernels(program: Program) -> tuple[str, ...]:
-    """Names of the kernels of which that is known (`KernelFacts.is_idempotent`) whatever they are
-    launched with; of templates nothing is."""
-    return tuple(k.name for k in program.kernels if _is_idempotent(program, k))
-
-
-def _is_idempotent(program: Program, kernel: Kernel) -> bool:
+def is_idempotent(program: Program, kernel: Kernel) -> bool:
+    """Whether that is known of a kernel (`KernelFacts.is_idempotent`) whatever it is launched with;
+    of templates it is not."""
     if kernel.template_parameters:
         return False
     try:

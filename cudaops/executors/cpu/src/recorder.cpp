@@ -118,7 +118,7 @@ class ProgramRecorder : public Recorder {
   ProgramRecorder() {
     if (const char* folder = option("CUDAOPS_CAPTURE")) folder_ = folder;
     if (const char* target = option("CUDAOPS_TARGET")) target_ = target;
-    if (const char* names = option("CUDAOPS_IDEMPOTENT")) idempotent_ = " " + std::string(names) + " ";
+    if (const char* name = option("CUDAOPS_IDEMPOTENT")) idempotent_ = name;
     if (const char* bytes = option("CUDAOPS_CAPTURE_BYTES")) room_ = strtoull(bytes, nullptr, 10);
     if (const char* limit = option("CUDAOPS_TIMED_SECONDS")) {
       timed_s_ = atof(limit);
@@ -169,14 +169,13 @@ class ProgramRecorder : public Recorder {
     Repeat& repeat = repeats_[exact_];
     Digest then;
     if (proving_) then = digest_memory(false);
-    bool known = ran >= 1 && is_idempotent(call), fixed = proving_ && then == digest_;
+    bool fixed = proving_ && !printed && then == digest_;
     if (!fixed) touch();
-    if (!printed && (fixed || known)) {
+    if (fixed || (!printed && ran >= 1 && is_idempotent(call))) {
       repeat.fixed_at = generation();
       repeat.host_visible = digest_memory(true);
-    } else {
-      if (fixed) touch();
-      if (proving_) repeat.wait = 1u << std::min(++repeat.failed, 10u);
+    } else if (proving_) {
+      repeat.wait = 1u << std::min(++repeat.failed, 10u);
     }
     if (proving_) digest_ = then, digest_at_ = generation();
     if (recording_) store_after(call, *current_);
@@ -263,7 +262,7 @@ class ProgramRecorder : public Recorder {
   // Of a kernel that reads nothing of what it writes, which its parameters tell apart: the same launch
   // again writes the same, so none has to be made to prove it.
   bool is_idempotent(const Call& call) const {
-    if (idempotent_.find(" " + std::string(call.kernel) + " ") == std::string::npos || any_registered()) return false;
+    if (idempotent_ != call.kernel || any_registered()) return false;
     size_t pointers = 0;
     for (int i = 0; i < call.count; ++i) {
       std::vector<Field> addresses = addresses_in(call.types[i], call.values[i]);
