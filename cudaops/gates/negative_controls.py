@@ -280,8 +280,8 @@ def sampled_outputs(cases: Sequence[Case], buffer: str) -> tuple[SampledOutput, 
     found = [
         (case, allocation)
         for case in cases
-        for allocation in case.oracle.workload.allocations
-        if allocation.role != "in" and case.oracle.workload.name_of(allocation) == buffer
+        for allocation in case.oracle.results
+        if case.oracle.workload.name_of(allocation) == buffer
     ]
     least, most = SAMPLE_RANGE
     limit = min(most, max(least, SAMPLED_ELEMENTS // max(1, len(found))))
@@ -309,7 +309,9 @@ def _before(case: Case, allocation: Allocation, size: int) -> Values:
     poison = case.reference.inputs.poison.get(allocation.index)
     if poison is not None:
         return filled(poison, size, allocation.element)
-    return stored(case.reference.inputs.contents[allocation.index], allocation.element)
+    known = case.reference.inputs.contents.get(allocation.index)
+    path = before_path(case.oracle.workload, allocation) if known is None else known  # a variable
+    return stored(path, allocation.element)
 
 
 def _inputs(case: Case, output: Allocation, limit: int) -> dict[str, Array]:

@@ -28,6 +28,7 @@ from cudaops.gates.negative_controls import (
 )
 from cudaops.sandbox.oracle import Oracle
 from cudaops.sandbox.precision import narrowed, rounded
+from cudaops.sandbox.shared_variables import with_variables
 
 ROUNDED_ONCE = ("f32", "tf32", "bf16", "e4m3")
 """Types whose mantissas differ, most exact first; fp16 has that of tf32, and is not run again."""
@@ -167,10 +168,8 @@ def _as(kind: str, values: Array) -> Array:
 
 
 def _accuracies(case: Case, ran: Ran, policy: Policy) -> dict[str, BufferAccuracy]:
-    workload = case.oracle.workload
+    name_of, left = case.oracle.workload.name_of, with_variables(ran, case.oracle.variables)
     judge = exact_accuracy if case.exact else buffer_accuracy
     return {
-        workload.name_of(a): judge(a, workload.name_of(a), ran, case.reference, policy)
-        for a in workload.allocations
-        if a.role != "in"
+        name_of(a): judge(a, name_of(a), left, case.reference, policy) for a in case.oracle.results
     }

@@ -123,12 +123,7 @@ def qualify(oracles: Sequence[Oracle], policy: Policy, rerun: Rerun | None = Non
 
 
 def _output_names(oracles: Sequence[Oracle]) -> tuple[str, ...]:
-    names = [
-        oracle.workload.name_of(a)
-        for oracle in oracles
-        for a in oracle.workload.allocations
-        if a.role != "in"
-    ]
+    names = (oracle.workload.name_of(a) for oracle in oracles for a in oracle.results)
     return tuple(dict.fromkeys(names))
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.executors.cpu.executor import CpuExecutor
+from cudaops.gates.qualification import qualification_of
 from tests.gates.verification_bench import opened_program, verified
 
 PROGRAM = """
@@ -65,3 +66,19 @@ def test_what_a_launch_leaves_in_variables_is_compared(
     assert gates[-1].name.startswith("correctness_"), gates[-1].summary
     assert not gates[-1].passed
     assert refused in gates[-1].summary
+
+
+def test_the_gates_are_tried_on_mutants_of_variables_too(
+    cpu_executor: CpuExecutor, tmp_path: Path
+) -> None:
+    text = PROGRAM.replace("const int* v", "const float* v").replace(
+        "int h[n], *v", "float h[n], *v"
+    )
+    text = text.replace("v[i] % 2 == 0", "v[i] > 50")
+    (tmp_path / "f.cu").write_text(text)
+    bench = opened_program(cpu_executor, tmp_path / "f.cu", tmp_path / "run")
+    found = qualification_of(bench)
+    caught = {(c.buffer, c.name) for c in found.controls if c.outcome == "caught"}
+    assert {("hits", "zeros"), ("largest", "zeros"), ("largest", "operands_bf16")} <= caught
+    assert found.baseline_passes
+    assert not any("changes no buffer" in one for one in found.weak)
