@@ -70,6 +70,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("http", "review"): "a service has nobody to ask",
     ("http", "trust_source"): LOCAL,
     ("http", "clock_control"): LOCAL,
+    ("http", "every_metric"): LOCAL,
     ("http", "nvcc"): LOCAL,
     ("http", "build_command"): LOCAL,
     ("http", "run_command"): LOCAL,
@@ -88,6 +89,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("mcp", "review"): "the host is who asks its user",
     ("mcp", "trust_source"): LOCAL,
     ("mcp", "clock_control"): LOCAL,
+    ("mcp", "every_metric"): LOCAL,
     ("mcp", "nvcc"): LOCAL,
     ("mcp", "build_command"): LOCAL,
     ("mcp", "run_command"): LOCAL,
@@ -232,7 +234,7 @@ def test_every_option_reaches_the_run_and_comes_back(
         "beam_width": 7, "beam_rounds": 8, "max_iterations": 9, "max_cost_usd": 1.5,
         "max_tokens": 77, "max_trials": 6, "budget_minutes": 3.5, "min_speedup": 1.5, "seed": 5,
         "allow_precision": "tf32", "allow_libraries": True, "allow_ptx": True,
-        "clock_control": "base", "trust_source": True, "use_memory": False,
+        "clock_control": "base", "every_metric": True, "trust_source": True, "use_memory": False,
     }  # fmt: skip
     assert values.keys() == OptimizeOptions.model_fields.keys()
     asked = OptimizeOptions(**values)
@@ -242,7 +244,12 @@ def test_every_option_reaches_the_run_and_comes_back(
     policy = {name: getattr(resolved.policy, name) for name in Policy.model_fields}
     assert policy.items() >= {n: v for n, v in values.items() if n in policy}.items()
     back = requested_options(resolved)
-    not_told = {"executor", "model", "clock_control"}  # of a service: its own, or refused
+    not_told = {
+        "executor",
+        "model",
+        "clock_control",
+        "every_metric",
+    }  # of a service: its own, or refused
     assert {name for name in values if name not in back} == not_told
     device = {"device": resolved.device}
     assert {n: back[n] for n in values if n in back} == {

@@ -346,11 +346,14 @@ class ReferenceOptions(Record):
         return self
 
 
-class ClockOptions(Record):
-    """Where ncu looks, on the user's own machine; kept in RunOptions as `ncu_clock_control`."""
+class NcuOptions(Record):
+    """Where ncu looks, on the user's own machine; kept in RunOptions as `ncu_clock_control` and
+    `ncu_every_metric`."""
 
     clock_control: ClockControl = "none"
     """ncu only: leave the clocks alone, or lock them."""
+    every_metric: Annotated[bool, Flag("--every-metric")] = False
+    """ncu only: collect the full set as well, 8 s a kernel on an H200; else what decides."""
 
 
 class MemoryOptions(Record):
@@ -375,7 +378,7 @@ class ReviewOptions(Record):
 
 
 class ProfileOptions(
-    ProgramOptions, CompilerOptions, ProjectOptions, PlaceOptions, ClockOptions, TrustOptions
+    ProgramOptions, CompilerOptions, ProjectOptions, PlaceOptions, NcuOptions, TrustOptions
 ):
     """All that `profile` may be asked for."""
 
@@ -387,7 +390,7 @@ class VerifyOptions(ProgramOptions, CompilerOptions, PlaceOptions, JudgeOptions,
 class OptimizeOptions(
     ProgramOptions, CompilerOptions, ProjectOptions, ReferenceOptions, PlaceOptions,
     OptimizerOptions, ModelOptions, StrategyOptions, BeamOptions, LimitOptions, JudgeOptions,
-    ClockOptions, TrustOptions, MemoryOptions,
+    NcuOptions, TrustOptions, MemoryOptions,
 ):  # fmt: skip
     """All that the main job may be asked for, but a person's review."""
 

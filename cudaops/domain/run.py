@@ -74,6 +74,7 @@ class RunOptions(
     sm_arch: str = "sm_86"
     """nvcc target; empty on `cuda` until the GPU was asked."""
     ncu_clock_control: ClockControl = "none"
+    ncu_every_metric: bool = False
     policy: Policy = Policy()
     out: str
     """The run folder, absolute."""

@@ -11,9 +11,10 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cudaops.errors import CudaOpsError
 
@@ -85,14 +86,63 @@ def raise_if_stopped() -> None:
         raise Stopped
 
 
-def in_background(work: Callable[[], object]) -> None:
-    """Begin what will be needed. What goes wrong now is said when it is asked for."""
+def in_background(work: Callable[[], object]) -> Callable[[], None]:
+    """Begin what will be needed. What goes wrong now is said when it is asked for.
+
+    Returns what stops it, and waits until it has stopped.
+    """
+    stop = Stop()
 
     def run() -> None:
-        with suppress(CudaOpsError, OSError):
+        with suppress(CudaOpsError, OSError), stopping(stop):
             work()
 
-    threading.Thread(target=contextvars.copy_context().run, args=(run,), daemon=True).start()
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(run,), daemon=True)
+    thread.start()
+
+    def end() -> None:
+        stop.ask()
+        thread.join()
+
+    return end
+
+
+class Ahead:
+    """Work begun in the background that is ended together."""
+
+    def __init__(self) -> None:
+        self._ends: list[Callable[[], None]] = []
+
+    def begin(self, work: Callable[[], object]) -> None:
+        """See `in_background`."""
+        self._ends.append(in_background(work))
+
+    def end(self) -> None:
+        """Stop what nobody waits for any more, and wait until it has stopped."""
+        while self._ends:
+            self._ends.pop()()
+
+
+class Meanwhile(Generic[Result]):
+    """Work that goes on in the background while something else is done."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._made: Future[Result] = Future()
+
+        def run() -> None:
+            try:
+                self._made.set_result(work())
+            except BaseException as problem:
+                self._made.set_exception(problem)
+                raise
+
+        self.end = in_background(run)
+        """Stops it where nobody wants its result any more."""
+
+    def result(self) -> Result:
+        """Waits for it. Raises what the work raised."""
+        return self._made.result()
 
 
 async def stoppable(work: Coroutine[Any, Any, Result]) -> Result:

@@ -303,6 +303,23 @@ class Known(NamedTuple):
     """Some of its inputs, with what the author's kernel gives on the GPU."""
 
 
+def draw_inputs(bench: Workbench) -> None:
+    """Draw what `domain_gate` holds every rewrite against, before there is one. Raises InputError
+    where the author's kernel does not run."""
+    first = {w.callee: w for w in reversed(bench.judged)}
+    for workload in first.values():
+        _domain_of(bench, workload, lambda line: None)
+
+
+def _domain_of(bench: Workbench, workload: Workload, say: Say) -> Known:
+    with bench.shared(f"domain {workload.id}"):
+        if workload.id not in bench.domains:
+            say("generating inputs; reference runs under memcheck, racecheck and synccheck")
+            bench.domains[workload.id] = _known(bench, workload, say)
+        known: Known = bench.domains[workload.id]
+        return known
+
+
 def domain_gate(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None) -> Judged:
     """The candidate on the domain of each instance that it serves."""
     started = time.monotonic()
@@ -316,10 +333,7 @@ def domain_gate(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None
 
 
 def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) -> Judged:
-    if workload.id not in bench.domains:
-        say("generating inputs; reference runs under memcheck, racecheck and synccheck")
-        bench.domains[workload.id] = _known(bench, workload, say)
-    known = bench.domains[workload.id]
+    known = _domain_of(bench, workload, say)
     processor = bench.executor.processor
     compiled = processor.compile(bench.unit(workload, rewrite))
     if isinstance(compiled, CompileFailed):

@@ -24,10 +24,11 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.run import Say
 from cudaops.domain.workload import Workload
 from cudaops.executors.base import InputSet, Trial
+from cudaops.executors.stopping import Meanwhile
 from cudaops.gates.clocks import clocks_gate, is_disturbed
 from cudaops.gates.compile import compile_gate
 from cudaops.gates.correctness import Subject, Verifier
-from cudaops.gates.domain import domain_gate
+from cudaops.gates.domain import Judged, domain_gate
 from cudaops.gates.hygiene import hygiene_gate
 from cudaops.gates.isolation import isolation_gate
 from cudaops.gates.object import object_gate
@@ -183,14 +184,25 @@ class Evaluating:
         bench.prepare(self.rewrite)
         bench.run_programs_ahead(self.rewrite)
         self._subjects_judged = subjects = self._judged_subjects(compiled)
-        first = bench.qualification is None
         self.qualification = qualification_of(bench)
-        if first:
+        if not bench.qualification_told:
+            bench.qualification_told = True
             self.say(f"the oracle: {self.qualification.line}")
-        return self._verified(subjects) and self._on_the_domain()
+        return self._right_everywhere(subjects)
 
-    def _on_the_domain(self) -> bool:
-        judged = domain_gate(self.bench, self.rewrite, self.say)
+    def _right_everywhere(self, subjects: Sequence[Subject]) -> bool:
+        """On the subjects' inputs and on drawn ones. Where kernels run on a GPU, the drawn ones,
+        most of which a processor runs, are begun meanwhile."""
+        work = partial(domain_gate, self.bench, self.rewrite, self.say)
+        if self.bench.models_time:
+            return self._verified(subjects) and self._on_the_domain(work())
+        drawn = Meanwhile(work)
+        try:
+            return self._verified(subjects) and self._on_the_domain(drawn.result())
+        finally:
+            drawn.end()
+
+    def _on_the_domain(self, judged: Judged) -> bool:
         self.failure = judged.misbehaved or self.failure
         return self._add(judged.gate)
 
@@ -199,7 +211,7 @@ class Evaluating:
 
     def right(self, compiled: Sequence[Compiled]) -> bool:
         """The checker and every result; nothing that is only needed to judge times is made."""
-        return self._verified(self._judged_subjects(compiled)) and self._on_the_domain()
+        return self._right_everywhere(self._judged_subjects(compiled))
 
     def right_on_captured(self, compiled: Sequence[Compiled], *, smallest: bool = False) -> bool:
         """The checker, and the result of the program's own inputs; none of the gates after them.

@@ -61,18 +61,24 @@ def qualification_of(bench: Workbench) -> Qualification:
 
     Raises InputError where the author's kernel does not run.
     """
-    if bench.qualification is None:
-        oracles = [bench.oracle(workload) for workload in bench.judged]
-        folder = bench.folder / "work" / "qualification"
-        threads = min(w.grid.volume * w.block.volume for w in bench.judged)
-        # A processor gives the same result every time; a GPU's atomics may not.
-        on_gpu = not bench.models_time
-        rerun: Rerun | None = Rerun(folder, lambda *asked: _again(bench, *asked), again=on_gpu)
-        if not on_gpu and threads > MOST_THREADS:
-            rerun = None
-        bench.qualification = qualify(oracles, bench.policy, rerun)
-        bench.discard(folder.name)
-    return bench.qualification
+    with bench.shared("qualification"):
+        if bench.qualification is None:
+            bench.qualification = _qualified(bench)
+        return bench.qualification
+
+
+def _qualified(bench: Workbench) -> Qualification:
+    oracles = [bench.oracle(workload) for workload in bench.judged]
+    folder = bench.folder / "work" / "qualification"
+    threads = min(w.grid.volume * w.block.volume for w in bench.judged)
+    # A processor gives the same result every time; a GPU's atomics may not.
+    on_gpu = not bench.models_time
+    rerun: Rerun | None = Rerun(folder, lambda *asked: _again(bench, *asked), again=on_gpu)
+    if not on_gpu and threads > MOST_THREADS:
+        rerun = None
+    found = qualify(oracles, bench.policy, rerun)
+    bench.discard(folder.name)
+    return found
 
 
 def _again(bench: Workbench, oracle: Oracle, inputs: InputSet, folder: Path) -> Ran | Misbehaved:

@@ -106,6 +106,7 @@ def _confirmed(
         signer = signing_key(settings.signing_key, certified.folder)
         sealed = seal(CONFIRMATION_FORMAT, confirmation, signer)
         write_whole(folder / CONFIRMATION_NAME, sealed.decode("ascii"))
+        bench.ahead.end()
         for name in ("work", "state"):
             remove(folder / name)
     if confirmation.result != "drifted":

@@ -370,8 +370,7 @@ async def report(state: State, context: Context) -> tuple[State, str]:
     if not incumbent:
         return {}, why_nothing(state)
     update: State = {}
-    if not context.bench.models_time and context.options.budget_minutes is None:
-        # What was not needed to decide; half a minute of a GPU, for who set no limit to it.
+    if not context.bench.models_time and context.options.ncu_every_metric:
         best = Rewrite.model_validate(incumbent["evaluation"]["rewrite"])
         author = await profiler.profile(context.toolbox, None, every_metric=True)
         rewritten = await profiler.profile(context.toolbox, best, every_metric=True)

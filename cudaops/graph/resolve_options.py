@@ -17,11 +17,11 @@ from cudaops.domain.base import Record
 from cudaops.domain.judgement import Policy
 from cudaops.domain.options import (
     BeamOptions,
-    ClockOptions,
     CompilerOptions,
     ExecutorChoice,
     JudgeOptions,
     ModelOptions,
+    NcuOptions,
     OptimizerChoice,
     OptimizerOptions,
     ProjectOptions,
@@ -236,8 +236,9 @@ def resolve(
         search = SearchOptions(width=options.beam_width, rounds=options.beam_rounds)
     if isinstance(options, StrategyOptions):
         search = search.model_copy(update={"strategy": options.strategy})
-    if isinstance(options, ClockOptions):
+    if isinstance(options, NcuOptions):
         fields["ncu_clock_control"] = options.clock_control
+        fields["ncu_every_metric"] = options.every_metric
     fields |= {**(proposer or Proposer())._asdict(), "search": search, **fixed}
     return run_options(source, out, where, **fields)
 

@@ -173,7 +173,7 @@ def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> 
         events = EventLog(folder / "events.jsonl", on_event)
         bench, _, _ = _intake(options, events, settings)
         try:
-            return asyncio.run(_profile(bench, events, settings))
+            return asyncio.run(_profile(bench, events, settings, options.ncu_every_metric))
         finally:
             close_executor(bench.executor)
 
@@ -197,7 +197,9 @@ def verify_files(
             options = options.model_copy(update={"source": str(base), "kernel": kernel})
             bench, options, seconds = _intake(options, events, settings)
             after.callback(close_executor, bench.executor)
+            after.callback(bench.ahead.end)
             require_replaced(bench, replaced)
+            warm(bench)
             state = judge_candidate(bench, candidate, events)
         judged = OpenRun(options, bench, events, utc_now(), seconds)
         return finish(judged, state, started, settings)
@@ -355,12 +357,15 @@ async def services_of(open_run: OpenRun, settings: Settings) -> AsyncIterator[Se
                 yield Services(options, settings, bench, toolbox, open_run.events)
             finally:
                 warming.cancel()
+                await asyncio.to_thread(bench.ahead.end)
 
 
-async def _profile(bench: Workbench, events: EventLog, settings: Settings) -> ProfileSummary:
+async def _profile(
+    bench: Workbench, events: EventLog, settings: Settings, every_metric: bool
+) -> ProfileSummary:
     events.emit("profiler", "profiler", "started", "profiling the kernel")
     async with build_toolbox(bench, settings) as toolbox:
-        diagnosis = await profiler.profile(toolbox, None)
+        diagnosis = await profiler.profile(toolbox, None, every_metric=every_metric)
     data = profile_data(diagnosis.profile, diagnosis.verdict)
     events.emit("profiler", "profiler", "finished", diagnosis.verdict.summary, data)
     return ProfileSummary(
@@ -416,6 +421,7 @@ def finish(
     write_whole(folder / "report.md", markdown.run_report(record))
     write_whole(folder / "run.json", record.model_dump_json(indent=2) + "\n")
     if not goes_on:
+        bench.ahead.end()
         remove(folder / "work")
     return record
 

@@ -11,7 +11,7 @@ from cudaops.agents.tools import Toolbox
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import device, plugged_devices
 from cudaops.cuda.verdict import all_rules
-from cudaops.domain.execution import Captured, LaunchCount
+from cudaops.domain.execution import Captured, Compiled, LaunchCount
 from cudaops.domain.program import PLAIN, Compilation, Program
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
@@ -21,8 +21,11 @@ from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.executors.isolation.level import enforce
 from cudaops.executors.project.application import open_application
 from cudaops.executors.untrusted_files import remove, temporary_folder
+from cudaops.gates.domain import draw_inputs
 from cudaops.gates.plugged import plugged_gates
+from cudaops.gates.qualification import qualification_of
 from cudaops.gates.reference import require_author
+from cudaops.graph.certificate import run_anchors
 from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
 from cudaops.problem.host_program import problem_program
@@ -87,9 +90,19 @@ def _require_plugins() -> None:
 
 
 def warm(bench: Workbench) -> None:
-    """Start what will be needed and takes a while, in the background."""
+    """Start what will be needed and takes a while, in the background: on a GPU what every rewrite
+    is held against, which a processor makes for the most part, while ncu and the search work."""
     if isinstance(bench.executor, CudaExecutor):
         bench.executor.host.warm([bench.unit(bench.workloads[0], None, widened=True)])
+        bench.ahead.begin(lambda: draw_inputs(bench))
+        bench.ahead.begin(lambda: _prepare(bench))
+
+
+def _prepare(bench: Workbench) -> None:
+    qualification_of(bench)
+    run_anchors(bench)
+    if isinstance(author := bench.compile(None), Compiled):
+        bench.executor.instructions(author)
 
 
 def settled(options: RunOptions, executor: Executor) -> RunOptions:

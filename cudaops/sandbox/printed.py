@@ -44,8 +44,8 @@ class AuthorsOutput(NamedTuple):
     """What is known of what the author's program prints, beside the output of one run."""
 
     others: tuple[str, ...] = ()
-    """Printed by other runs: a number that is another in one of them is not compared, and lines
-    that one of them has not come and go."""
+    """Printed by other runs: a number that is another in one of them is not compared, a line with
+    other words in one of them may have others, and lines that one of them has not come and go."""
     clocked: bool = False
     """Whether the clocks of one of these went at another rate: then a number on a line of a time is
     compared as well where it does not move."""
@@ -126,16 +126,42 @@ def _found(
     where one is not there, or one more is."""
     coming = {n for other in others for n in other.gaps}
     templates = {_words(lines[n]) for n in coming} | {_words(x) for o in others for x in o.more}
-    steady = [n for n in range(len(lines)) if n not in coming]
+    moving, drawn = _moving(lines, others)
+    if moving and len(actual) == len(lines):
+        same = {n for n, line in enumerate(lines) if _words(actual[n]) == _words(line)}
+        other = set(range(len(lines))) - same - moving - coming
+        if all(TIME_LINE.search(lines[n]) for n in other):
+            return {n: actual[n] for n in same - coming}
+    steady = [n for n in range(len(lines)) if n not in coming | moving]
     found = _aligned([lines[n] for n in steady], actual)
     lost = [lines[steady[n]] for n in found.gaps]
     more = [x for x in found.more if _words(x) not in templates]
+    more = [x for x in more if not _is_drawn(x, drawn)]
     if times_itself:
         lost, more = ([x for x in xs if not TIME_LINE.search(x)] for xs in (lost, more))
     if lost or more:
         return _other_lines(lines, actual, lost, more)
     pairs = zip(steady, found.lines, strict=True)
     return {n: x for n, x in pairs if x is not None and _words(x) == _words(lines[n])}
+
+
+def _moving(lines: Sequence[str], others: Sequence[_Aligned]) -> tuple[set[int], set[str]]:
+    """Lines that have other words in another run of the author's program, as where it draws what
+    comes of random numbers, and their characters. Rows of pictures that are the same by chance
+    (`_is_drawn`) are of them."""
+    moving = {
+        n
+        for n, line in enumerate(lines)
+        if any(o.lines[n] is not None and o.same(n, line) is None for o in others)
+        and not TIME_LINE.search(line)
+    }
+    drawn = {c for n in moving for c in lines[n]}
+    return moving | {n for n, line in enumerate(lines) if _is_drawn(line, drawn)}, drawn
+
+
+def _is_drawn(line: str, drawn: set[str]) -> bool:
+    """Whether a line is a row of a picture: no letter, no digit, and of these characters."""
+    return drawn.issuperset(line) and not any(c.isalnum() for c in line)
 
 
 class _Aligned(NamedTuple):

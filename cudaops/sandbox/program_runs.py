@@ -19,9 +19,6 @@ from cudaops.sandbox.captures import CapturedRun
 
 Made = TypeVar("Made")
 
-SLOW_S = 4.0
-"""A program that took so long when it was captured is run with a rewrite in it while others of its
-gates are at work. Chosen: several times what it takes to start it."""
 LITTLE_BYTES = 2 * 1024**3
 """Of one launch's buffers; a program has them more than once. Chosen: beside what the gates keep on
 a GPU of 24 GB."""
@@ -45,11 +42,10 @@ OTHER_CLOCKS = frozenset({
 """Whose rate is not set."""
 
 
-def is_slow(run: CapturedRun, size_bytes: int) -> bool:
-    """Whether it goes on for long after its last launch, or takes long and leaves the GPU room for
-    what is run meanwhile. `size_bytes`: the most that one launch has in buffers."""
-    takes_long = run.captured.seconds > SLOW_S and size_bytes < LITTLE_BYTES
-    return run.captured.paused or takes_long
+def runs_ahead(run: CapturedRun, size_bytes: int) -> bool:
+    """Whether it goes on for long after its last launch, or leaves the GPU room for what is run
+    meanwhile. `size_bytes`: the most that one launch has in buffers."""
+    return run.captured.paused or size_bytes < LITTLE_BYTES
 
 
 class ProgramRuns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -12,6 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cudaops.domain.certificate import Anchor
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Ran, Unit
 from cudaops.domain.judgement import Comparison, Policy, Qualification
@@ -26,7 +28,7 @@ from cudaops.errors import InputError
 from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.capture.program import PAUSE_SHARE
-from cudaops.executors.stopping import in_background
+from cudaops.executors.stopping import Ahead, in_background
 from cudaops.executors.untrusted_files import remove
 from cudaops.problem.reference import Draw, draws_of
 from cudaops.program.analysis.summary import summarise
@@ -47,7 +49,7 @@ from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture
 from cudaops.sandbox.inputs import holds_doubles
 from cudaops.sandbox.oracle import Baseline, Oracle, OracleBuilder, Standing, timed_references
 from cudaops.sandbox.preloaded import preloaded
-from cudaops.sandbox.program_runs import ProgramRuns, is_slow
+from cudaops.sandbox.program_runs import ProgramRuns, runs_ahead
 from cudaops.sandbox.roles import confirm_reproduces, refine_roles
 from cudaops.sandbox.values import value_summaries
 
@@ -100,6 +102,9 @@ class Workbench:
         self._oracles: dict[str, Oracle] = {}
         self._baseline_times: dict[str, Measurement] = {}
         self._lock = threading.RLock()
+        self._shared: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self.ahead = Ahead()
+        """What every candidate will need."""
         self.program_runs = ProgramRuns(executor, program, timeout_s, models_time=self.models_time)
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
         """By rewrite and bar: what was found out already."""
@@ -110,6 +115,9 @@ class Workbench:
         self.domains: dict[str, Any] = {}  # drawn inputs by workload: `gates.domain`
         self.qualification: Qualification | None = None
         """What the oracle can see (`gates.qualification`)."""
+        self.qualification_told = False
+        self.anchors: tuple[Anchor, ...] | None = None
+        """Of the certificate (`graph.certificate`)."""
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
@@ -378,32 +386,38 @@ class Workbench:
             compiled, workload, plan, every_metric=every_metric, timeout_s=self.timeout_s
         )
 
+    def shared(self, name: str) -> threading.Lock:
+        """To be held while what every candidate is held against is made: made once, waited for."""
+        return self._shared[name]
+
     def profile_ahead(self, rewrite: Rewrite) -> None:
         """Begin what `profile` gives, where it is measured: most of that time is ncu's own."""
         if not self.models_time:
             in_background(lambda: self.profile(rewrite))
 
     def run_programs_ahead(self, rewrite: Rewrite | None = None) -> None:
-        """Begin the author's runs that will be asked for, and those of a rewrite where programs
-        take long. Where time is modelled there is nothing to run."""
+        """Begin the author's runs that will be asked for, and those of a rewrite where the GPU has
+        room for both. Where time is modelled there is nothing to run."""
         if rewrite is None:
             self.program_runs.ahead(one for one in self.captured.runs if one.is_judged)
-        elif not self.models_time and (slow := self._slow_runs()):
+        elif not self.models_time and (wanted := self._runs_ahead()):
             in_background(
-                lambda: self.program_runs.rewritten_ahead(rewrite.id, self.runnable(rewrite), slow)
+                lambda: self.program_runs.rewritten_ahead(
+                    rewrite.id, self.runnable(rewrite), wanted
+                )
             )
 
     def finish_programs(self, rewrite: Rewrite) -> None:
         """Wait for what was begun of programs that may still launch: nothing may run beside what is
         timed. What goes wrong with them is said by the gate that needs them."""
-        for one in self._slow_runs():
+        for one in self._runs_ahead():
             if not one.captured.paused:
                 with suppress(InputError):
                     self.program_runs.rewritten(rewrite.id, self.runnable(rewrite), one)
 
-    def _slow_runs(self) -> list[CapturedRun]:
+    def _runs_ahead(self) -> list[CapturedRun]:
         size_bytes = max(w.size_bytes for w in self.workloads)
-        return [r for r in self.captured.runs if r.is_judged and is_slow(r, size_bytes)]
+        return [r for r in self.captured.runs if r.is_judged and runs_ahead(r, size_bytes)]
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -501,7 +515,7 @@ class Workbench:
     def oracle(self, workload: Workload, say: Callable[[str], None] = lambda line: None) -> Oracle:
         """References of one judged workload, made on first use and kept for every candidate. `say`
         hears what is being made."""
-        with self._lock:
+        with self.shared(f"oracle {workload.id}"):
             if workload.id not in self._oracles:
                 self._oracles[workload.id] = self._build_oracle(workload, say)
             return self._oracles[workload.id]

@@ -224,6 +224,8 @@ def _refuse(options: RunOptions) -> None:
         raise InputError("--review needs a terminal; a service has none: omit it")
     if options.ncu_clock_control != "none":
         raise InputError("--clock-control is for the GPU of this machine, not of a service")
+    if options.ncu_every_metric:
+        raise InputError("--every-metric is for the GPU of this machine, not of a service")
 
 
 def _candidate(path: Path, base: Program) -> tuple[str, dict[str, str]]:

@@ -40,7 +40,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def job(environment: Path) -> RunRecord:
     source = environment / "naive_matmul.cu"
-    source.write_text(EXAMPLE.read_text("utf-8").replace("= 1024", "= 128"), "utf-8")
+    source.write_text(EXAMPLE.read_text("utf-8").replace("= 1024", "= 64"), "utf-8")
     options = run_options(
         source,
         environment / "run",

@@ -14,7 +14,7 @@ from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.program.seen_launches import requiring, seen_launches
-from cudaops.sandbox.program_runs import is_slow
+from cudaops.sandbox.program_runs import runs_ahead
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from tests.standin.platform import STANDIN
@@ -145,16 +145,15 @@ def test_a_rewrite_serves_the_launches_until_the_pause(
     assert bench.program_runs.author(bench.captured.timed).paused == (sleep_ms == 30000)
 
 
-def test_a_long_program_is_run_ahead_where_it_leaves_the_gpu_room(
+def test_a_program_is_run_ahead_where_it_leaves_the_gpu_room(
     executor: CudaExecutor, tmp_path: Path
 ) -> None:
     (run,) = opened(executor, tmp_path, 0).captured.runs
 
-    def slow(seconds: float, size_bytes: int, *, paused: bool = False) -> bool:
-        captured = run.captured.model_copy(update={"seconds": seconds, "paused": paused})
-        return is_slow(run.model_copy(update={"captured": captured}), size_bytes)
+    def ahead(size_bytes: int, *, paused: bool = False) -> bool:
+        captured = run.captured.model_copy(update={"paused": paused})
+        return runs_ahead(run.model_copy(update={"captured": captured}), size_bytes)
 
-    assert slow(10.0, 1 << 20)
-    assert not slow(1.0, 1 << 20)
-    assert not slow(10.0, 8 << 30)
-    assert slow(1.0, 8 << 30, paused=True)
+    assert ahead(1 << 20)
+    assert not ahead(8 << 30)
+    assert ahead(8 << 30, paused=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 
 from cudaops.sandbox.printed import AuthorsOutput, compare_printed
@@ -203,3 +205,27 @@ def test_a_program_that_times_itself_has_other_lines_of_times() -> None:
         assert compare_printed(says, other, 1e-3, times_itself=True).matches
         assert not compare_printed(says, other, 1e-3).matches
     assert not compare_printed(says, "kernel 3 ms\n", 1e-3, times_itself=True).matches
+
+
+def rows(seed: int, last: str = "done: 3 births") -> str:
+    """A picture of random cells, as a game of life prints it."""
+    cells = Random(seed)
+    picture = ["".join(cells.choice("■ ") for _ in range(20)) for _ in range(30)]
+    return "\n".join(["+----+", *(f"|{row}|" for row in picture), last]) + "\n"
+
+
+def test_pictures_of_random_numbers_are_not_compared_and_what_stands_beside_them_is() -> None:
+    author = AuthorsOutput(others=(rows(2), rows(3)))
+    assert compare_printed(rows(1), rows(4), 1e-3, author).matches
+    assert not compare_printed(rows(1), rows(4), 1e-3).matches, "no other run: nothing moves"
+    for last in ("done: 4 births", "FAILED", ""):
+        assert not compare_printed(rows(1), rows(4, last), 1e-3, author).matches
+    more = rows(4).replace("done", "error at 7\ndone")
+    assert not compare_printed(rows(1), more, 1e-3, author).matches
+
+
+def test_a_word_that_is_another_each_time_is_not_compared() -> None:
+    author = AuthorsOutput(others=("winner: b\nchecked: yes\n",))
+    said = "winner: a\nchecked: yes\n"
+    assert compare_printed(said, "winner: c\nchecked: yes\n", 1e-3, author).matches
+    assert not compare_printed(said, "winner: c\nchecked: no\n", 1e-3, author).matches

@@ -98,6 +98,7 @@ class CudaExecutor:
         self._capture_bytes = capture_bytes
         self._profiler = Profiler(self.host)
         self._modules: dict[str, Module] = {}
+        self._instructions: dict[str, tuple[KernelInstructions, ...] | str] = {}
         self._lock = threading.Lock()
 
     @property
@@ -464,6 +465,12 @@ class CudaExecutor:
 
     def instructions(self, compiled: Compiled) -> tuple[KernelInstructions, ...] | str:
         """See `Executor.instructions`. Of the cubin that was judged, by nvdisasm."""
+        known = self._instructions.get(compiled.key)
+        if known is None:
+            known = self._instructions[compiled.key] = self._disassembled(compiled)
+        return known
+
+    def _disassembled(self, compiled: Compiled) -> tuple[KernelInstructions, ...] | str:
         module = self.module(compiled)
         if not module.resources:
             return "it is not known what its kernels take"
@@ -478,7 +485,7 @@ class CudaExecutor:
 
     def tools(self) -> Mapping[str, str]:
         """The compilers, the driver, and the profiler and checkers that are there."""
-        return self.host.tools()
+        return self.host.tools
 
     def close(self) -> None:
         """End every runner."""

@@ -140,6 +140,7 @@ class GpuHost:
         """Build these units and the processor's checker in the background, while ncu works: the
         first run on a machine compiles the checker's runtime, which takes g++ some seconds."""
         in_background(self._build_checker)
+        in_background(lambda: self.tools)
         in_background(lambda: [self.platform.unit(one, draft=False) for one in units])
 
     def _build_checker(self) -> None:
@@ -198,6 +199,7 @@ class GpuHost:
         search = self._sessions.get("search")
         return search is not None and search.release()
 
+    @cached_property
     def tools(self) -> dict[str, str]:
         """Name and version of what builds, runs and looks."""
         facts = self.facts

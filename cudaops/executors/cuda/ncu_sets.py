@@ -81,7 +81,7 @@ beyond a short kernel's 5.4 s and a load of the buffers at 2 to 3 GB/s, over the
 
 LEFT_OUT: dict[Sections, str] = {
     "deciding": "ncu collected the sections that decide; sampling over time, distribution over "
-    "units, NUMA, NVLink and the hierarchical rooflines were not asked for",
+    "units, NUMA, NVLink and the hierarchical rooflines were not asked for (--every-metric)",
     "brief": "ncu collected what hardware counts of limits, memory, schedulers and warp states; "
     "lines of the source, instructions by kind and the tables of memory were not asked for",
     "least": "ncu collected limits, occupancy and traffic with device memory; warp states, memory "

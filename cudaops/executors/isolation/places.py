@@ -52,12 +52,17 @@ def programs() -> tuple[Rule, ...]:
 def python() -> tuple[Rule, ...]:
     """This Python with its installed packages, and cudaops. Never a folder merely because it is on
     `sys.path`: with an editable install that is somebody's checkout."""
+    return _python(tuple(sys.path))
+
+
+@functools.lru_cache(maxsize=4)
+def _python(searched: tuple[str, ...]) -> tuple[Rule, ...]:
     ours = Path(__file__).parents[2]
     found = {ours, Path(sys.executable), Path(sys.executable).resolve()}
     found |= installed_below(sys.prefix, sys.base_prefix)
     paths = sysconfig.get_paths()
     found |= {Path(paths[name]) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
-    folders = {Path(p).absolute() for p in sys.path if p}
+    folders = {Path(p).absolute() for p in searched if p}
     apart = {p: _packages(p) for p in folders if not any(p.is_relative_to(q) for q in found)}
     # Python lists the folder a package lies in; what else lies there it may not read.
     listed = {ours.parent, *(p for p, parts in apart.items() if parts)}

@@ -11,7 +11,7 @@ import resource
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -298,17 +298,28 @@ def _wrapped(bwrap: Path, phase: Phase, cwd: Path, rules: Sequence[Rule]) -> lis
     for folder in _EMPTIED:
         if Path(folder).is_dir():
             line += ["--tmpfs", folder]
-    apart = {r for r in rules if not r.path.is_relative_to("/dev") and "/proc" not in str(r.path)}
-    written = {r.path for r in apart if r.access & WRITE_FILE}
+    # As text: comparing Paths takes ten times as long, and every launch of a kernel comes by here.
+    of_rules = {(str(r.path), r.access) for r in rules}
+    apart = {(p, a) for p, a in of_rules if not _is_below(p, ("/dev",)) and "/proc" not in p}
+    written = {p for p, access in apart if access & WRITE_FILE}
     # Our launcher runs in there too, whatever the child itself may read.
-    wanted = {r.path for r in (*apart, *places.python())}
-    read = {p for p in wanted if any(p.is_relative_to(f) for f in _EMPTIED)}
-    if any(cwd.is_relative_to(folder) for folder in _EMPTIED):
+    wanted = {*(p for p, _ in apart), *(str(r.path) for r in places.python())}
+    read = {p for p in wanted if _is_below(p, _EMPTIED)}
+    if _is_below(str(cwd), _EMPTIED):
         line += ["--dir", str(cwd)]
     # What lies in a folder that is bound comes with it. bwrap cannot bind onto a link, such as the
     # `python` of a virtual environment under /tmp.
-    for path in sorted(p for p in read - written if read.isdisjoint(p.parents)):
-        line += ["--ro-bind-try", str(path), str(path)]
+    for path in sorted(p for p in read - written if read.isdisjoint(_above(p))):
+        line += ["--ro-bind-try", path, path]
     for path in sorted(written):
-        line += ["--bind", str(path), str(path)]
+        line += ["--bind", path, path]
     return [*line, "--chdir", str(cwd), "--"]
+
+
+def _is_below(path: str, folders: Sequence[str]) -> bool:
+    return any(path == folder or path.startswith(folder + "/") for folder in folders)
+
+
+def _above(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
