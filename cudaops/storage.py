@@ -139,6 +139,19 @@ def locked(folder: Path) -> Iterator[None]:
         raise _unwritable(problem, folder) from problem
 
 
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write, which takes its place at the end: readers see the old content
+    or the new, never a part, and where writing fails nothing stays of it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
 def used(folder: Path) -> None:
     """Note that an entry is being used. One that has gone is no error here."""
     with contextlib.suppress(OSError):
@@ -247,9 +260,8 @@ def _finish(folder: Path, facts: Facts) -> None:
             os.chown(path, os.geteuid(), os.getegid())
         files[path.relative_to(folder).as_posix()] = (found.st_size, zlib.crc32(path.read_bytes()))
         _checked.add(_version(path, found))  # just read: not again when it is used
-    part = folder / f"{NOTE}.part"
-    part.write_text(json.dumps({"facts": facts, "files": files}), encoding="utf-8")
-    part.replace(folder / NOTE)
+    with replacing(folder / NOTE) as part:
+        part.write_text(json.dumps({"facts": facts, "files": files}), encoding="utf-8")
 
 
 def _files(folder: Path) -> Iterator[Path]:

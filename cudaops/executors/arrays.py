@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Element
+from cudaops.storage import replacing
 
 Array = npt.NDArray[Any]
 Seen = TypeVar("Seen")
@@ -187,9 +188,8 @@ def round_wide_doubles(path: Path) -> None:
         with np.errstate(over="ignore", invalid="ignore"):  # infinities and what is no number
             return values.astype("<f8")
 
-    part = path.with_suffix(".part")
-    _write(part, wide, nearest, 8)
-    part.replace(path)
+    with replacing(path) as part:
+        _write(part, wide, nearest, 8)
 
 
 def element_count(size_bytes: int, element: Element) -> int:

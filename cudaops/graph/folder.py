@@ -17,6 +17,7 @@ from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.executors.untrusted_files import remove
 from cudaops.problem.host_program import authored, without_main
 from cudaops.program.patch import unified_patch
+from cudaops.storage import replacing
 
 MIN_FREE_BYTES = 512 * 1024 * 1024
 """A 1024x1024 float32 product keeps about 150 MB of captured and compared buffers at its peak."""
@@ -85,10 +86,8 @@ def alone(folder: Path) -> Iterator[None]:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file so that a reader sees the old text or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_text(text, encoding="utf-8", newline="")
-    temporary.replace(path)
+    with replacing(path) as part:
+        part.write_text(text, encoding="utf-8", newline="")
 
 
 def write_json(path: Path, value: Any) -> None:

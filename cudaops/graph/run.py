@@ -31,7 +31,7 @@ from cudaops.errors import InputError
 from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.cpu.toolchain import build_runtime, is_runtime_built
 from cudaops.executors.ledger import LEDGER, seconds_by_tool
-from cudaops.executors.stopping import in_background, stoppable
+from cudaops.executors.stopping import Ahead, stoppable
 from cudaops.executors.untrusted_files import remove
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
@@ -218,16 +218,20 @@ def _intake(
         words = f"drawing inputs with {Path(options.source).name} and running {kernels} on them"
     events.emit("intake", "intake", "started", words)
     executor = make_executor(options, settings)
-    with _closed_where_it_fails(executor):
+    building = Ahead()
+    with contextlib.ExitStack() as failing:
+        failing.callback(close_executor, executor)
+        failing.callback(building.end)
         options = settled(options, executor)
         if executor.name == "cpu" and not is_runtime_built(executor.cache):
             events.announcing("intake", "intake")(
                 "compiling first what runs kernels on a processor: once on this machine"
             )
-            in_background(lambda: build_runtime(executor.cache))
+            building.begin(lambda: build_runtime(executor.cache))
         bench = open_bench(options, executor)
         seconds = time.monotonic() - started
         _tell_intake(bench, options, seconds, events)
+        failing.pop_all()
     return bench, options, seconds
 
 

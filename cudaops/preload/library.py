@@ -15,6 +15,7 @@ from cudaops.executors.preload.hooks import SOURCE, check_platform
 from cudaops.executors.process import run_bounded
 from cudaops.preload.plan_source import plan_source, quoted
 from cudaops.preload.winner import Instance, Winner, capability_of
+from cudaops.storage import replacing
 
 SOURCES = (SOURCE, Path(__file__).parent / "source")
 MAIN, GENERATED = "library.cpp", "winner.h"
@@ -116,12 +117,10 @@ def _one_line(text: str) -> str:
 
 
 def _put(made: Path, out: Path) -> None:
-    part = out.with_name(f"{out.name}.part")
     try:
-        shutil.copy(made, part)
-        part.replace(out)
+        with replacing(out) as part:
+            shutil.copy(made, part)
     except OSError as error:
-        part.unlink(missing_ok=True)
         raise PrerequisiteError(
             f"{out} cannot be written: {error.strerror}", "name another file with --out"
         ) from error

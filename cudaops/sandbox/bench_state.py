@@ -11,6 +11,7 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.project.tree import ARCHIVE
 from cudaops.sandbox.captures import CapturedRuns
+from cudaops.storage import replacing
 
 TREE = f"state/{ARCHIVE}"
 """In a run folder: a project's tree as it was."""
@@ -58,11 +59,8 @@ def read_judged(folder: Path) -> int:
 
 def write_judged(folder: Path, count: int) -> None:
     """Keep how many there were."""
-    path = folder / "state" / "judged.json"
-    part = path.with_suffix(".part")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part.write_text(json.dumps(count), encoding="utf-8")
-    part.replace(path)
+    with replacing(folder / "state" / "judged.json") as part:
+        part.write_text(json.dumps(count), encoding="utf-8")
 
 
 def _relocated(captured: CapturedRuns, folder: Path) -> CapturedRuns:

@@ -53,6 +53,7 @@ from cudaops.service.records import (
     ProgramRequest,
 )
 from cudaops.settings import Settings
+from cudaops.storage import replacing
 
 CANCEL_S = 10.0
 """How long whoever pressed Ctrl-C waits for the service to hear of it."""
@@ -367,11 +368,9 @@ def place_of(folder: Path, name: str) -> Path:
 
 def write_bytes(path: Path, content: bytes) -> None:
     """A file, whole or not at all. Raises SandboxUnavailable where it cannot be written."""
-    temporary = path.with_name(path.name + ".part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(content)
-        temporary.replace(path)
+        with replacing(path) as part:
+            part.write_bytes(content)
     except OSError as error:
         raise SandboxUnavailable(
             f"{path} cannot be written: {error.strerror}", "name another folder with --out"

@@ -14,7 +14,7 @@ from cudaops.executors.process import Finished
 from cudaops.executors.project.driver import FOLDER
 from cudaops.executors.project.tree import FORMAT, MADE, MOST_BYTES, NEVER, BuiltTree, Tools
 from cudaops.executors.untrusted_files import UntrustedFileError, copy_untrusted
-from cudaops.storage import Entry, Facts, entry_of, make_once
+from cudaops.storage import Entry, Facts, entry_of, make_once, replacing
 
 
 class ProjectProgram(NamedTuple):
@@ -84,9 +84,8 @@ def _alone(root: Path, name: str) -> None:
         return
     names = [p for p in root.rglob("*") if os.path.samestat(p.lstat(), found)]
     if len(names) == found.st_nlink:
-        part = path.with_name(f"{path.name}.part")
-        shutil.copy2(path, part)
-        part.replace(path)
+        with replacing(path) as part:
+            shutil.copy2(path, part)
 
 
 def _everything(root: Path) -> Iterator[str]:
