@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 from cudaops.cuda.metrics import DURATION
 from cudaops.cuda.ncu_pages import counted
 from cudaops.domain.judgement import Attempt, Gate, WorkloadTime
-from cudaops.domain.performance_limit import PerformanceLimitKind
+from cudaops.domain.performance_limit import Library, PerformanceLimitKind
 from cudaops.domain.profile import NvidiaRule, Profile, Roofline, Verdict
 from cudaops.domain.run import AccessSummary, ProfileSummary, RunRecord
 from cudaops.reports.costs import cost_sentence
@@ -204,13 +204,29 @@ def background_sentences(record: RunRecord) -> list[str]:
     if record.end is not None and record.best is not None:
         said.append(f"The search stopped: {record.end.says}.")
     if record.library is not None:
-        function, _, of = record.library.name.rpartition(" of ")
-        said.append(
-            f"{of} offers this kernel, {record.library.job}, as {function}; it was not timed."
-        )
+        said.append(library_sentence(record, record.library))
     if cost := cost_sentence(record):
         said.append(cost)
     return said
+
+
+def library_sentence(record: RunRecord, library: Library) -> str:
+    """What a library takes for the kernel's job, beside the rewrite or else the author's kernel."""
+    function, _, of = library.name.rpartition(" of ")
+    if library.time_ms is None:
+        why = f": {one_line(library.not_timed)}" if library.not_timed else ""
+        return f"{of} offers this kernel, {library.job}, as {function}; it was not timed{why}."
+    clock, timing = clock_of(record), record.verify.timing
+    named = f"{function} of {of}: {milliseconds(library.time_ms, clock)}"
+    regime = None if timing is None else getattr(timing, library.l2_regime or timing.regime)
+    if regime is not None:
+        rewritten = record.best is not None
+        beside = regime.candidate_ms if rewritten else regime.baseline_ms
+        named += f"; {'the rewrite' if rewritten else 'the kernel'}: {milliseconds(beside, clock)}"
+    return (
+        f"{named} ({library.job}, one launch, {library.l2_regime} L2; its result differs by "
+        f"{library.difference:.1e}, relative L2 error)."
+    )
 
 
 def correctness_sentences(record: RunRecord) -> list[str]:
@@ -444,8 +460,11 @@ def files(record: RunRecord) -> list[tuple[str, str]]:
         replaces = "drop-in replacement for the author's file"
         if record.options.run_command is not None and record.options.build_command is None:
             replaces = "the author's file with the rewrite beside the kernel"
+        best = "best.cu"
+        if record.options.compiles_itself:
+            best, replaces = "best.py, best.cu or best/", "your program with the rewrite"
         kept = [
-            ("best.cu", replaces),
+            (best, replaces),
             ("best.patch", "the same as a patch"),
             ("certificate.json", "signed evidence, for `cudaops certify check` and `confirm`"),
             *kept,
