@@ -51,6 +51,7 @@ class Waiting(types.ModuleType):
 
 def record(out: str, script: str, arguments: list[str]) -> None:
     """Write down what the program has compiled, and which of its files it loads."""
+    _stand_beside(script)
     cpp_extension = _cpp_extension()
     folder, found = Path.cwd(), []
     if not hasattr(cpp_extension, "_jit_compile"):
@@ -130,6 +131,7 @@ def build() -> None:
 
 def run(script: str, arguments: list[str]) -> None:
     """The program with the extensions that were built in the place of those that it compiles."""
+    _stand_beside(script)
     cpp_extension = _cpp_extension()
 
     def built(name: str, *_given: Any, is_python_module: bool = True, **_named: Any) -> Any:
@@ -157,9 +159,13 @@ def _torch() -> Any:
     return importlib.import_module("torch")
 
 
+def _stand_beside(script: str) -> None:
+    """Let Python look for modules where it would if it had started the script."""
+    sys.path[0] = str(Path(script.partition(":")[0]).resolve().parent)
+
+
 def _start(script: str, arguments: list[str], *, is_run: bool) -> None:
     problem, _, new = script.partition(":")
-    sys.path[0] = str(Path(problem).resolve().parent)
     sys.argv = [problem, *arguments]
     if new:
         _kernelbench(problem, new, is_run=is_run)

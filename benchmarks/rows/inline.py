@@ -1,4 +1,5 @@
 """`python3 inline.py ROWS COLUMNS`: a row softmax whose CUDA is a string (`load_inline`)."""
+
 import sys
 
 import torch
@@ -31,8 +32,13 @@ torch::Tensor softmax(torch::Tensor x) {
 """
 cpp_source = "torch::Tensor softmax(torch::Tensor x);"
 
-module = load_inline(name="row_softmax", cpp_sources=cpp_source, cuda_sources=cuda_source,
-                     functions=["softmax"], extra_cuda_cflags=["-O3"])
+module = load_inline(
+    name="row_softmax",
+    cpp_sources=cpp_source,
+    cuda_sources=cuda_source,
+    functions=["softmax"],
+    extra_cuda_cflags=["-O3"],
+)
 
 rows, columns = (int(word) for word in sys.argv[1:3])
 x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(7)).cuda()
