@@ -26,7 +26,8 @@ torch::Tensor softmax(torch::Tensor x) {
     auto y = torch::empty_like(x);
     const int rows = x.size(0), columns = x.size(1);
     const int threads = 128;
-    softmax_kernel<<<(rows + threads - 1) / threads, threads>>>(x.data_ptr<float>(), y.data_ptr<float>(), rows, columns);
+    softmax_kernel<<<(rows + threads - 1) / threads, threads>>>(
+        x.data_ptr<float>(), y.data_ptr<float>(), rows, columns);
     return y;
 }
 """

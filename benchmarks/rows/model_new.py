@@ -21,7 +21,8 @@ torch::Tensor matmul(torch::Tensor a, torch::Tensor b) {
     auto c = torch::empty({N, N}, a.options());
     dim3 block(16, 16);
     dim3 grid((N + 15) / 16, (N + 15) / 16);
-    matmul_kernel<<<grid, block>>>(a.data_ptr<float>(), b.data_ptr<float>(), c.data_ptr<float>(), N);
+    matmul_kernel<<<grid, block>>>(
+        a.data_ptr<float>(), b.data_ptr<float>(), c.data_ptr<float>(), N);
     return c;
 }
 """

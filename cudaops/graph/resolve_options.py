@@ -325,8 +325,8 @@ def _require_own_compiler(source: Path, fields: Mapping[str, Any], where: Target
         )
     if where.executor != "cuda":
         raise InputError(
-            f"{source.name} is Python and, without --source K.cu, a program that compiles its CUDA "
-            "by torch.utils.cpp_extension, which runs on a GPU alone: --executor cuda"
+            f"{source.name} is Python; name the kernels for it with --source K.cu, or, where it "
+            "compiles them itself by torch.utils.cpp_extension, run it on a GPU: --executor cuda"
         )
 
 

@@ -126,7 +126,9 @@ def open_torch(
     recorded = record(folder, asked, runs[0] if runs else (), python, timeout_s, phase)
     made = made_files(folder, recorded)
     source = _file_of(made, kernel, names[-1])
+    # setuptools asks for a home folder, which a build has not.
     command = shlex.join([str(python.path), f"{FOLDER}/{WORKER.name}", "build"])
+    command = f"HOME=$TMPDIR TORCH_EXTENSIONS_DIR=$TMPDIR {command}"
     with temporary_folder("cudaops-torch-") as staged:
         with tarfile.open(take_snapshot(executor.cache, folder).archive) as archive:
             archive.extractall(staged, filter="tar")
@@ -181,7 +183,11 @@ def record(
             command,
             cwd=view.folder,
             timeout_s=timeout_s,
-            env={**gpu_environment(), "XDG_CACHE_HOME": str(out / "cache")},
+            env={
+                **gpu_environment(),
+                "XDG_CACHE_HOME": str(out / "cache"),
+                "TORCH_EXTENSIONS_DIR": str(out),
+            },
             tool="reference",
             confine=Confinement(
                 phase, (*view.reads, WORKER.absolute()), (view.root, out), python.runs

@@ -16,10 +16,8 @@ import importlib
 import importlib.util
 import inspect
 import json
-import os
 import runpy
 import sys
-import tempfile
 import types
 from pathlib import Path
 from typing import Any
@@ -149,9 +147,6 @@ def run(script: str, arguments: list[str]) -> None:
 
 
 def _cpp_extension() -> Any:
-    # Where torch writes sources before it compiles them: not into a home folder.
-    os.environ["TORCH_EXTENSIONS_DIR"] = tempfile.mkdtemp()
-    os.environ.setdefault("HOME", os.environ["TORCH_EXTENSIONS_DIR"])  # setuptools asks for one
     return importlib.import_module("torch.utils.cpp_extension")
 
 

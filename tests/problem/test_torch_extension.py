@@ -90,8 +90,8 @@ def project(folder: Path, **files: str) -> Path:
     package = folder / "torch" / "utils"
     package.mkdir(parents=True)
     (package / "cpp_extension.py").write_text(TORCH, "utf-8")
-    for name in (package, package.parent):
-        (name / "__init__.py").touch()
+    for place in (package, package.parent):
+        (place / "__init__.py").touch()
     for name, text in files.items():
         (folder / name.replace("_dot_", ".")).write_text(text, "utf-8")
     return folder

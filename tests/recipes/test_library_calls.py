@@ -80,7 +80,8 @@ def test_a_product_in_every_layout(
     m, n, depth, rng = 12, 20, 9, np.random.default_rng(5)
     kind = np.float32 if element == "float" else np.float64
     a, b, c = (rng.standard_normal(s).astype(kind) for s in ((m, depth), (depth, n), (m, n)))
-    wanted = (1.5 * (a.astype(float) @ b.astype(float)) + 2.0 * c).astype(kind)
+    product = np.matmul(a, b, dtype=np.float64)
+    wanted: Array = (np.multiply(product, 1.5) + np.multiply(c, 2.0)).astype(kind)
     stored = (a if layout[0] == "N" else a.T.copy()), (b if layout[1] == "N" else b.T.copy())
     words = dict(zip(("LEFT", "RIGHT"), LAYOUTS[layout], strict=True)) | TYPES[element]
     body = re.sub(r"\b(?:T|ZERO|LEFT|RIGHT|ALPHA|BETA)\b", lambda w: words[w[0]], PRODUCT)
