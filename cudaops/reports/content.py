@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
+from statistics import median
 from typing import Literal, NamedTuple
 
 from cudaops.cuda.metrics import DURATION
@@ -205,6 +206,8 @@ def background_sentences(record: RunRecord) -> list[str]:
         said.append(f"The search stopped: {record.end.says}.")
     if record.library is not None:
         said.append(library_sentence(record, record.library))
+    if guessed := prediction_sentence(record):
+        said.append(guessed)
     if cost := cost_sentence(record):
         said.append(cost)
     return said
@@ -347,6 +350,24 @@ def gain_sentence(record: RunRecord) -> str:
     return f"Of {times_faster(before, clock)}: {', '.join(told)}."
 
 
+def prediction_sentence(record: RunRecord) -> str:
+    """How far a planner's expected speedups are from those of its candidates that were timed."""
+    ratios = sorted(
+        one.expected_speedup / one.judgement.speedup
+        for one in record.attempts
+        if one.expected_speedup and one.judgement.speedup
+    )
+    if not ratios or record.time_source is None:
+        return ""
+    over = f"{len(ratios)} candidate{'s' * (len(ratios) != 1)}"
+    off = median(max(ratio, 1 / ratio) for ratio in ratios)
+    return (
+        f"The model's predictions: median off by a factor of {significant(off)} over {over}; "
+        f"expected over found {significant(ratios[0])} to {significant(ratios[-1])} "
+        f"({clock_of(record)})."
+    )
+
+
 def attempt_rows(record: RunRecord) -> list[AttemptRow]:
     """What was tried, in order."""
     return [attempt_row(attempt, record.device) for attempt in record.attempts]
@@ -359,6 +380,8 @@ def attempt_row(attempt: Attempt, device: str) -> AttemptRow:
     tried = f"{attempt.configurations_tried} configurations"
     family = f"family {one_line(attempt.family, 40)}" if attempt.family else ""
     parts = [one_line(attempt.title), one_line(attempt.proposer, 120), family, tuned]
+    if attempt.expected_speedup is not None:
+        parts.append(f"expected by its planner {attempt.expected_speedup:.2f}×")
     if attempt.configurations_tried > 1:
         parts.append(f"best of {tried}")
     time, speedup = "not timed", "not timed"
