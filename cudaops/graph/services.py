@@ -108,7 +108,7 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
     """
     program = _opened(options, executor).model_copy(update={"exit_code": options.exit_code})
     if options.policy.allow_libraries:
-        program = _with_libraries(program)
+        program = with_libraries(program)
     if options.kernel is not None and not program.kernels_named(options.kernel):
         known = ", ".join(k.full_names[1] for k in program.kernels)
         raise InputError(
@@ -131,7 +131,7 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
     return bench
 
 
-def _with_libraries(program: Program) -> Program:
+def with_libraries(program: Program) -> Program:
     """The program compiled so that a rewrite may include CUTLASS, where that is installed."""
     folder = cutlass_includes()
     if folder is None:
