@@ -9,8 +9,8 @@ every extension. A copy of the tree then holds them as files:
                   NAME/cuda.cu      what stands in the program as a string
 
 Host code in these files, which needs PyTorch's headers, stands in `#ifdef CUDAOPS_HOST_CODE`: the
-build defines it, and what compiles a kernel alone does not (55 s a file with torch/extension.h,
-nvcc 13.0 on two cores, 2026-11-30, and under a second without). `as_author_has` puts all back.
+build defines it, and what compiles a kernel alone does not (1.1 s, and 55 s of CPU a file with
+torch/extension.h: nvcc 13.0 on two cores, 2026-11-30). `as_author_has` puts all back.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from cudaops.domain.base import Record
 from cudaops.domain.program import Program, SourceFile
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor
+from cudaops.executors.cuda.platform import NVIDIA
 from cudaops.executors.cuda.program import gpu_environment
+from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import Confinement, Phase
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import run_bounded
@@ -176,6 +178,8 @@ def record(
 ) -> Recorded:
     """What the program has compiled. `script` as `torch_worker.py` takes it. Raises InputError."""
     name = script.rpartition(":")[2]
+    if phase == "gpu":
+        settle_gpu_level(NVIDIA)
     with temporary_folder("cudaops-record-") as out, View(folder, arguments) as view:
         command = [str(python.path), "-B", str(WORKER.absolute()), "record",
                    str(out / "recorded.json"), script, *arguments]  # fmt: skip
