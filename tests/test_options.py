@@ -218,7 +218,7 @@ _SINGLE = {**_PROBLEM, "nvcc": "-DN=4", "kernel_source": None, "python": None}
                 "odd_sizes": False,
                 "argv": (),
                 "argument_lines": (),
-                "kernel_source": __file__,
+                "kernel_source": str(Path(__file__).parents[1] / "examples" / "naive_matmul.cu"),
             },
         ),
     ],

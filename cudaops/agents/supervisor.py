@@ -60,6 +60,7 @@ def attempt_of(
     *,
     family: str | None = None,
     settings: tuple[TunedSetting, ...] = (),
+    expected_speedup: float | None = None,
 ) -> Attempt:
     """The attempt as it is kept: anti-context for the next one. `iteration` counts from 1."""
     rewrite = evaluation.rewrite
@@ -89,6 +90,7 @@ def attempt_of(
         candidate_launched_us=decisive[0].candidate.events_us if decisive else None,
         configurations_tried=configurations_tried,
         settings=settings,
+        expected_speedup=expected_speedup,
         limited_by=diagnose(profile, device(profile.device)).summary if profile else "",
         lesson=lesson_of(rewrite, judgement),
     )

@@ -198,6 +198,9 @@ class Attempt(Record):
     techniques: tuple[Technique, ...] = ()
     """What a model's rewrite states in macros, each switched off alone; empty where it states none,
     or was rejected."""
+    expected_speedup: float | None = None
+    """What the planner said before that it would bring, times faster than the author's kernel; None
+    where nobody said. Decides nothing."""
     limited_by: str = ""
     """What limits it, by its own profile; empty where it has none."""
     lesson: str

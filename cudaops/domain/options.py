@@ -334,16 +334,10 @@ class ReferenceOptions(Record):
     RunOptions."""
 
     kernel_source: Annotated[FileName | None, Flag("--source")] = None
-    """CUDA file that implements FILE.py; `@launch` comments in it say how to launch its
-    kernels."""
+    """CUDA file that implements FILE.py, with `@launch` comments that say how its kernels are
+    launched; or KernelBench's MODEL_NEW.py."""
     python: FileName | None = None
     """Interpreter that runs FILE.py (default: that of cudaops)."""
-
-    @model_validator(mode="after")
-    def _reference(self) -> ReferenceOptions:
-        if self.python is not None and self.kernel_source is None:
-            raise _wrong("python: runs a reference in Python; name its kernels with --source")
-        return self
 
 
 class NcuOptions(Record):

@@ -28,3 +28,12 @@ class Library(Record):
     """`cublasSgemm of cuBLAS`."""
     job: str
     """What the kernel was understood to do: `a matrix product (NN)`."""
+    time_ms: float | None = None
+    """Of one call on the most expensive workload, by the record's `time_source`; None: not
+    timed."""
+    l2_regime: Literal["cold", "warm"] | None = None
+    """State of the L2 in which it was timed: that in which the program runs the kernel."""
+    difference: float | None = None
+    """Relative L2 error of its result against what the author's kernel left."""
+    not_timed: str = ""
+    """Why it was not timed although there is a GPU, in one line."""

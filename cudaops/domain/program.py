@@ -155,6 +155,11 @@ class Build(Record):
     interpreter: str = ""
     """Absolute path of a program of this machine that is run in the built tree: the Python of
     `--run "python3 app.py"`."""
+    arguments: tuple[str, ...] = ()
+    """What stands before the arguments of every run: of a program that compiles its CUDA itself,
+    cudaops' own way to start it (`problem.torch_extension`)."""
+    scripts: tuple[SourceFile, ...] = ()
+    """The author's files in Python in which files of the tree stand as strings."""
     options: tuple[tuple[str, str | None], ...] = ()
     """Of nvcc, short names without dashes with their values: what decides about the main file's
     device code. Folders in the tree are relative to it."""

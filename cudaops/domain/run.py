@@ -83,9 +83,14 @@ class RunOptions(
     def program_folder(self) -> Path:
         """Where the program runs and finds its files, absolute: of a problem its inputs, as they
         were drawn into the run folder."""
-        if self.kernel_source is not None:
+        if self.kernel_source is not None and not self.compiles_itself:
             return Path(self.out) / "problem"
         return Path(self.working_folder).absolute()
+
+    @property
+    def compiles_itself(self) -> bool:
+        """Whether the program is one in Python that compiles its CUDA while it runs."""
+        return self.source.endswith(".py") and (self.kernel_source or ".py").endswith(".py")
 
 
 class Event(Record):

@@ -26,9 +26,10 @@ from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.project.tree import take_snapshot
 from cudaops.graph.events import utc_now
-from cudaops.graph.folder import write_json
+from cudaops.graph.folder import best_name, write_json
 from cudaops.graph.services import make_executor, settled
 from cudaops.problem.host_program import authored
+from cudaops.problem.torch_extension import as_author_has, is_torch, require_own_text
 from cudaops.program.parse import load_program, read_source
 from cudaops.program.splice import with_texts
 from cudaops.sandbox.bench_state import read_state
@@ -118,6 +119,9 @@ def open_target(folder: Path, record: RunRecord) -> Target:
     folder holds no run."""
     state = read_state(folder)
     program = authored(state.program)
+    if is_torch(program):
+        program = as_author_has(program)
+        require_own_text(program)
     if program.application is not None:
         raise InputError(
             f"{program.main_path} launches no kernel, so a rewrite in it would never run; load it "
@@ -289,7 +293,8 @@ def _best_of(target: Target) -> dict[str, str]:
     folder, found = target.folder, {}
     apart = (folder / "best").is_dir()
     for file in target.program.files:
-        beside = "best.cu" if file.path == target.program.main_path else file.path
+        is_main = file.path == target.program.main_path
+        beside = best_name(target.program) if is_main else file.path
         path = folder / "best" / file.path if apart else folder / beside
         try:
             found[file.path] = path.read_bytes().decode("utf-8")
@@ -323,6 +328,11 @@ def apply_checked(target: Target, options: RunOptions, settings: Settings, say: 
         raise InputError(
             "--check runs a whole program before and after, and these kernels were judged against "
             "a reference in Python; apply without --check, and run your own program"
+        )
+    if is_torch(target.program):
+        raise InputError(
+            "--check builds by the project's own command, and this program compiles its CUDA while "
+            "it runs; apply without --check, and run it"
         )
     executor = make_executor(options, settings)
     try:

@@ -16,6 +16,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import CudaOpsError, InputError, SandboxUnavailable
 from cudaops.executors.untrusted_files import remove
 from cudaops.problem.host_program import authored, without_main
+from cudaops.problem.torch_extension import as_author_has, is_torch
 from cudaops.program.patch import unified_patch
 from cudaops.storage import replacing
 
@@ -134,20 +135,29 @@ def best_texts(spliced: Program) -> dict[str, str]:
     other files could be taken for one of the run's, keeps its layout under `best/`, and `best.cu`
     is a copy of its main file.
     """
+    best = best_name(spliced)
     if not _fits_beside(spliced):
         copies = {f"best/{source.path}": source.text for source in spliced.files}
-        return {"best.cu": spliced.main.text, **copies}
+        return {best: spliced.main.text, **copies}
     return {
-        "best.cu" if source.path == spliced.main_path else source.path: source.text
+        best if source.path == spliced.main_path else source.path: source.text
         for source in spliced.files
     }
 
 
+def best_name(program: Program) -> str:
+    """`best.cu`, or `best.py` where the author's kernels stand in a script."""
+    return f"best{'.py' if program.main_path.endswith('.py') else '.cu'}"
+
+
 def taken_home(program: Program, spliced: Program) -> Taken:
     """What of the author's `program` and of the one with a rewrite in it is theirs: all, but the
-    host program that cudaops wrote around a reference in Python."""
-    after = without_main(spliced)
-    return Taken(after, unified_patch(authored(program), after))
+    host program that cudaops wrote around a reference in Python, and of a script that compiles its
+    CUDA itself that script."""
+    before, after = authored(program), without_main(spliced)
+    if is_torch(program):
+        before, after = as_author_has(program), as_author_has(spliced)
+    return Taken(after, unified_patch(before, after))
 
 
 class Taken(NamedTuple):
@@ -162,7 +172,9 @@ def write_best(folder: Path, spliced: Program, patch: str) -> Path:
     write_whole(folder / "best.patch", patch)
     for name, text in best_texts(spliced).items():
         write_whole(folder / name, text)
-    return folder / "best.cu" if _fits_beside(spliced) else folder / "best" / spliced.main_path
+    if not _fits_beside(spliced):
+        return folder / "best" / spliced.main_path
+    return folder / best_name(spliced)
 
 
 def _fits_beside(program: Program) -> bool:

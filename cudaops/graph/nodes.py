@@ -318,6 +318,7 @@ async def verify(state: State, context: Context) -> tuple[State, str]:
         iteration,
         max(1, len(trials)),
         family=_family(state, evaluation.rewrite),
+        expected_speedup=_expected(state, evaluation.rewrite),
         settings=tuple(
             TunedSetting(values=t["values"], time_us=t["time_us"], failure=t["failure"])
             for t in trials
@@ -344,6 +345,11 @@ def _family(state: State, rewrite: Rewrite) -> str | None:
     if rewrite.proposer.startswith("llm:") and hypothesis:
         return str(hypothesis["family"])
     return family_of(rewrite)
+
+
+def _expected(state: State, rewrite: Rewrite) -> float | None:
+    hypothesis = state.get("hypothesis") if rewrite.proposer.startswith("llm:") else None
+    return hypothesis.get("expected_speedup") if hypothesis else None
 
 
 async def accept(state: State, context: Context) -> tuple[State, str]:

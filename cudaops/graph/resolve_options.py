@@ -285,9 +285,11 @@ def _reference(
                 'RawKernel(open("kernel.cu").read(), ...), and name that file with --run '
                 f'"python3 {source.name}"'
             )
+        if options.python is not None and not python:
+            raise InputError(f"--python is for programs in Python, and {source.name} is none")
         if python:
-            raise InputError(f"{source.name} is Python; name the kernels for it with --source K.cu")
-        return {}
+            _require_own_compiler(source, fields, where)
+        return _interpreter(options)
     if not python:
         raise InputError(
             f"--source names the kernels for a reference in Python, and {source.name} is none"
@@ -296,15 +298,37 @@ def _reference(
         raise InputError("--source is for this machine; a service does not run your Python")
     if fields["build_command"] is not None:
         raise InputError("--build is for projects; a problem's program is written by cudaops")
+    if options.kernel_source.endswith(".py"):
+        _require_own_compiler(source, fields, where)
+        found = {"kernel_source": str(source_file(Path(options.kernel_source)))}
+        return found | _interpreter(options)
     if fields["argv"] or fields["argument_lines"] or fields["odd_sizes"]:
         raise InputError(
             "a problem has no arguments: its sizes are those that its Python draws; leave --args, "
             "--odd-sizes and what follows -- out"
         )
     found = {"kernel_source": str(source_file(Path(options.kernel_source)))}
-    if options.python is not None and "/" in options.python:
-        found["python"] = str(Path(options.python).absolute())
-    return found
+    return found | _interpreter(options)
+
+
+def _interpreter(options: ReferenceOptions) -> dict[str, Any]:
+    if options.python is None or "/" not in options.python:
+        return {}
+    return {"python": str(Path(options.python).absolute())}
+
+
+def _require_own_compiler(source: Path, fields: Mapping[str, Any], where: Target) -> None:
+    """Of a program in Python without kernels in a file: that it may compile them itself here."""
+    if fields["build_command"] is not None:
+        raise InputError(
+            f"{source.name} is Python; with --build name the CUDA file that is compiled, and start "
+            f'the program by --run "python3 {source.name}"'
+        )
+    if where.executor != "cuda":
+        raise InputError(
+            f"{source.name} is Python; name the kernels for it with --source K.cu, or, where it "
+            "compiles them itself by torch.utils.cpp_extension, run it on a GPU: --executor cuda"
+        )
 
 
 def run_options(source: Path, out: Path, where: Target, **fields: Any) -> RunOptions:

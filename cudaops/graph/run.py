@@ -46,6 +46,7 @@ from cudaops.graph.folder import (
     write_json,
     write_whole,
 )
+from cudaops.graph.library_time import with_library_time
 from cudaops.graph.model_setup import Development, check_model, develop
 from cudaops.graph.record import approximate_cost, build_record
 from cudaops.graph.remembering import open_memory
@@ -213,7 +214,11 @@ def _intake(
     runs = len(options.program_runs)
     often = "once" if runs == 1 else f"{runs} times"
     words = f"reading {Path(options.source).name} and running it {often}"
-    if options.kernel_source is not None:
+    if options.compiles_itself:
+        words = (
+            f"running {Path(options.source).name} for what it compiles, and {often} with that built"
+        )
+    elif options.kernel_source is not None:
         kernels = Path(options.kernel_source).name
         words = f"drawing inputs with {Path(options.source).name} and running {kernels} on them"
     events.emit("intake", "intake", "started", words)
@@ -407,6 +412,8 @@ def finish(
     record = record.model_copy(update={"model": use, "ended": ended, "notices": notices})
     cost = approximate_cost(record, settings.gpu_price)
     record = record.model_copy(update={"cost_usd_approx": cost})
+    if ended:
+        record = with_library_time(record, bench)
     if record.best is not None:
         spliced = bench.spliced(record.best)
         write_best(folder, *taken_home(bench.program, spliced))

@@ -18,6 +18,7 @@ from cudaops.errors import InputError
 from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
+from cudaops.executors.cuda.toolchain import cutlass_includes
 from cudaops.executors.isolation.level import enforce
 from cudaops.executors.project.application import open_application
 from cudaops.executors.untrusted_files import remove, temporary_folder
@@ -30,6 +31,7 @@ from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
 from cudaops.problem.host_program import problem_program
 from cudaops.problem.reference import FIRST_SEED, Drawer, find_interpreter
+from cudaops.problem.torch_extension import open_torch
 from cudaops.program.compilation import read_compilation
 from cudaops.program.parse import load_program, require_kernels
 from cudaops.prompts.hints import plugged_hints
@@ -118,6 +120,8 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
     Raises InputError where the program cannot be optimised as it is.
     """
     program = _opened(options, executor).model_copy(update={"exit_code": options.exit_code})
+    if options.policy.allow_libraries:
+        program = with_libraries(program)
     if options.kernel is not None and not program.kernels_named(options.kernel):
         known = ", ".join(k.full_names[1] for k in program.kernels)
         raise InputError(
@@ -140,9 +144,24 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
     return bench
 
 
+def with_libraries(program: Program) -> Program:
+    """The program compiled so that a rewrite may include CUTLASS, where that is installed."""
+    folder = cutlass_includes()
+    if folder is None:
+        return program
+    added = (("I", str(folder)), ("expt-relaxed-constexpr", None))
+    build = program.build
+    if build is not None:
+        build = build.model_copy(update={"options": (*build.options, *added)})
+        return program.model_copy(update={"build": build})
+    return program.model_copy(update={"options": (*program.options, *added)})
+
+
 def _opened(options: RunOptions, executor: Executor) -> Program:
     """The program as its author builds it."""
     source = Path(options.source)
+    if options.compiles_itself:
+        return _torch(options, executor)
     if options.kernel_source is not None:
         return _problem(options, executor)
     named = options.run_command
@@ -220,6 +239,23 @@ def _applied(options: RunOptions, executor: Executor, command: str) -> Program:
     words = [word for run in options.program_runs for word in run.argv]
     (program,) = shlex.split(command)
     return open_application(options.program_folder, Path(options.source), program, words)
+
+
+def _torch(options: RunOptions, executor: Executor) -> Program:
+    """A program that compiles its CUDA itself, as a project."""
+    new = options.kernel_source
+    program = open_torch(
+        executor,
+        options.program_folder,
+        Path(options.source),
+        None if new is None else Path(new),
+        options.kernel,
+        [run.argv for run in options.program_runs],
+        find_interpreter(options.python),
+        options.timeout_seconds,
+    )
+    require_kernels(Path(options.source), program)
+    return program
 
 
 def _problem(options: RunOptions, executor: Executor) -> Program:

@@ -122,7 +122,7 @@ def _host_words(program: Program) -> list[str]:
     return [
         token.text
         for item in facts.items
-        if not _stays(item)
+        if not is_device_side(item)
         for token in _tokens(facts, item)
         if not any(start <= token.start < end for start, end in launches)
     ]
@@ -201,7 +201,7 @@ def device_source(
     joined = byte_text(_inlined(program, program.main_path, set()))
     facts = outline(joined)
     known = _Known() if beside is None else _Known.of(beside, facts)
-    kept = [i for i in facts.items if _stays(i) and not known.has(facts, i)]
+    kept = [i for i in facts.items if is_device_side(i) and not known.has(facts, i)]
     plain = None if kernels is None else {name.partition("(")[0] for name in kernels}
     kept = _reached(facts, kept, plain, named)
     gone = [i for i in facts.items if i not in kept]
@@ -399,7 +399,7 @@ def _included(lexed: Lexed, directive: Directive) -> str | None:
     return plain_text(lexed.text[tokens[0].start : tokens[-1].end]).strip('<>"')
 
 
-def _stays(item: Item) -> bool:
+def is_device_side(item: Item) -> bool:
     device = bool(item.spaces & {"__global__", "__device__", "__constant__", "__managed__"})
     match item.kind:
         case "function":

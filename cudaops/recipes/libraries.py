@@ -7,15 +7,17 @@ sorts are not recognised.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from cudaops.domain.performance_limit import Library
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import Workload
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import reads_memory
-from cudaops.program.analysis.polynomials import number
+from cudaops.program.analysis.polynomials import Polynomial, number
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.coordinates import find_space
+from cudaops.recipes.coordinates import Axis, find_space
 from cudaops.recipes.matmul import product_of
 from cudaops.recipes.matmul_form import only_store
 from cudaops.recipes.reading.kernel import Reading, read_kernel
@@ -24,7 +26,7 @@ from cudaops.recipes.transpose import recognise as recognise_transpose
 from cudaops.transformations.atomic_sites import sites_of
 from cudaops.transformations.draft import Draft, Subject
 
-_LETTERS = {"float": "S", "double": "D"}
+LETTERS = {"float": "S", "double": "D"}
 """BLAS's, by element."""
 
 
@@ -35,21 +37,35 @@ def library_for(program: Program, kernel: Kernel, workloads: Sequence[Workload])
             return known(read_kernel(program, kernel, workloads))
         except NotUnderstood:
             continue
-    try:
-        return _by_atomics(Draft.of(Subject(program, kernel, tuple(workloads))))
-    except NotUnderstood:
-        return None
+    found = _by_atomics(program, kernel, workloads)
+    return None if found is None else found[0]
+
+
+class ElementSum(NamedTuple):
+    """out[at] += the sum of all elements of `source`."""
+
+    source: str
+    out: str
+    at: int
+
+
+def element_sum(
+    program: Program, kernel: Kernel, workloads: Sequence[Workload]
+) -> ElementSum | None:
+    """Of a kernel that adds up all elements; None of any other."""
+    found = _by_atomics(program, kernel, workloads)
+    return None if found is None else found[1]
 
 
 def _gemm(reading: Reading) -> Library:
     form = product_of(reading)
     types = {form.element, form.product, form.accumulator, form.out_element}
-    if len(types) != 1 or form.element not in _LETTERS:
+    if len(types) != 1 or form.element not in LETTERS:
         raise NotUnderstood("types that BLAS does not mix")
     if not _is_axpby(form.value, form.total, form.out.array):
         raise NotUnderstood("more than a product")
     batched = "StridedBatched" if form.batch is not None else ""
-    name = f"cublas{_LETTERS[form.element]}gemm{batched} of cuBLAS"
+    name = f"cublas{LETTERS[form.element]}gemm{batched} of cuBLAS"
     return Library(name=name, job=f"a matrix product ({form.layout})")
 
 
@@ -78,13 +94,29 @@ def _is_scaled(value: Value, is_it: Callable[[Value], bool]) -> bool:
 
 def _transposition(reading: Reading) -> Library:
     form = recognise_transpose(reading)
-    if form.value != form.source or form.out_element not in _LETTERS or form.batch is not None:
+    if form.value != form.source or form.out_element not in LETTERS or form.batch is not None:
         raise NotUnderstood("more than a transpose")
-    return Library(name=f"cublas{_LETTERS[form.out_element]}geam of cuBLAS", job="a transpose")
+    return Library(name=f"cublas{LETTERS[form.out_element]}geam of cuBLAS", job="a transpose")
 
 
-def _sums_of_rows(reading: Reading) -> Library:
-    """y[row] = the sum over k of a[row, k], or of a[row, k] * x[k]."""
+@dataclass(frozen=True)
+class RowSums:
+    """out[row] = the sum over k of matrix[offset + row * across + k * along], times vector[k] where
+    there is one."""
+
+    rows: Axis
+    columns: Polynomial
+    matrix: str
+    offset: Polynomial
+    across: Polynomial
+    along: Polynomial
+    vector: str | None
+    out: str
+    element: str
+
+
+def sums_of_rows(reading: Reading) -> RowSums:
+    """The sums that a kernel computes. Raises NotUnderstood."""
     store = only_store(reading)
     total = store.value
     if not isinstance(total, Reduced) or not is_zero(total.first):
@@ -94,7 +126,7 @@ def _sums_of_rows(reading: Reading) -> Library:
     loads = [x for x in factors if isinstance(x, Load)]
     if len(loads) != len(factors) or {x.type for x in loads} != {store.place.type}:
         raise NotUnderstood("a sum of something else")
-    if store.place.type != total.type or store.place.type not in _LETTERS:
+    if store.place.type != total.type or store.place.type not in LETTERS:
         raise NotUnderstood("types that differ")
     if store.place.array in {x.array for x in loads}:
         raise NotUnderstood("an output that is read")
@@ -109,22 +141,41 @@ def _sums_of_rows(reading: Reading) -> Library:
     if len(matrix) != 1:
         raise NotUnderstood("not one matrix")
     along = space.place(matrix[0].index).linear_in(total.variable)
-    if along is None or along[0].has(row):
+    across = None if along is None else along[1].linear_in(row)
+    if along is None or along[0].has(row) or across is None:
         raise NotUnderstood("not along a row")
-    if not others:
-        if along[0] != number(1):
-            raise NotUnderstood("rows that are not contiguous")
-        return Library(name="cub::DeviceSegmentedReduce::Sum of CUB", job="a sum of every row")
-    if space.place(others[0].index).linear_in(total.variable) != (number(1), number(0)):
+    if not others and along[0] != number(1):
+        raise NotUnderstood("rows that are not contiguous")
+    if others and space.place(others[0].index).linear_in(total.variable) != (number(1), number(0)):
         raise NotUnderstood("not a plain vector")
-    letter = _LETTERS[store.place.type]
-    return Library(name=f"cublas{letter}gemv of cuBLAS", job="a matrix times a vector")
+    return RowSums(
+        space.axes[0], space.place(total.count), matrix[0].array, across[1], across[0], along[0],
+        others[0].array if others else None, store.place.array, store.place.type,
+    )  # fmt: skip
 
 
-_BY_READING: tuple[Callable[[Reading], Library], ...] = (_gemm, _transposition, _sums_of_rows)
+def _sums(reading: Reading) -> Library:
+    form = sums_of_rows(reading)
+    if form.vector is None:
+        return Library(name="cub::DeviceSegmentedReduce::Sum of CUB", job="a sum of every row")
+    return Library(
+        name=f"cublas{LETTERS[form.element]}gemv of cuBLAS", job="a matrix times a vector"
+    )
 
 
-def _by_atomics(draft: Draft) -> Library | None:
+_BY_READING: tuple[Callable[[Reading], Library], ...] = (_gemm, _transposition, _sums)
+
+
+def _by_atomics(
+    program: Program, kernel: Kernel, workloads: Sequence[Workload]
+) -> tuple[Library, ElementSum | None] | None:
+    try:
+        return _atomic(Draft.of(Subject(program, kernel, tuple(workloads))))
+    except NotUnderstood:
+        return None
+
+
+def _atomic(draft: Draft) -> tuple[Library, ElementSum | None] | None:
     """A kernel in which every thread adds once to memory, by one atomic operation, what stands at
     its place or 1 for it, and writes nothing else."""
     form, facts = draft.form, draft.facts
@@ -145,9 +196,12 @@ def _by_atomics(draft: Draft) -> Library | None:
     at = site.index.operand if isinstance(site.index, s.Cast) else site.index
     is_one = isinstance(site.value, s.Number) and site.value.text.rstrip("uUlL") == "1"
     if is_one and _is_element(at, read[0].array):
-        return Library(name="cub::DeviceHistogram::HistogramEven of CUB", job="a histogram")
+        name = "cub::DeviceHistogram::HistogramEven of CUB"
+        return Library(name=name, job="a histogram"), None
     if isinstance(at, s.Number) and _is_element(site.value, read[0].array):
-        return Library(name="cub::DeviceReduce::Sum of CUB", job="a sum of all elements")
+        found = Library(name="cub::DeviceReduce::Sum of CUB", job="a sum of all elements")
+        index = int(at.text.rstrip("uUlL"), 0)
+        return found, ElementSum(read[0].array, written[0].array, index)
     return None
 
 

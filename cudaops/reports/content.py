@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
+from statistics import median
 from typing import Literal, NamedTuple
 
 from cudaops.cuda.metrics import DURATION
 from cudaops.cuda.ncu_pages import counted
 from cudaops.domain.judgement import Attempt, Gate, WorkloadTime
-from cudaops.domain.performance_limit import PerformanceLimitKind
+from cudaops.domain.performance_limit import Library, PerformanceLimitKind
 from cudaops.domain.profile import NvidiaRule, Profile, Roofline, Verdict
 from cudaops.domain.run import AccessSummary, ProfileSummary, RunRecord
 from cudaops.reports.costs import cost_sentence
@@ -204,13 +205,31 @@ def background_sentences(record: RunRecord) -> list[str]:
     if record.end is not None and record.best is not None:
         said.append(f"The search stopped: {record.end.says}.")
     if record.library is not None:
-        function, _, of = record.library.name.rpartition(" of ")
-        said.append(
-            f"{of} offers this kernel, {record.library.job}, as {function}; it was not timed."
-        )
+        said.append(library_sentence(record, record.library))
+    if guessed := prediction_sentence(record):
+        said.append(guessed)
     if cost := cost_sentence(record):
         said.append(cost)
     return said
+
+
+def library_sentence(record: RunRecord, library: Library) -> str:
+    """What a library takes for the kernel's job, beside the rewrite or else the author's kernel."""
+    function, _, of = library.name.rpartition(" of ")
+    if library.time_ms is None:
+        why = f": {one_line(library.not_timed)}" if library.not_timed else ""
+        return f"{of} offers this kernel, {library.job}, as {function}; it was not timed{why}."
+    clock, timing = clock_of(record), record.verify.timing
+    named = f"{function} of {of}: {milliseconds(library.time_ms, clock)}"
+    regime = None if timing is None else getattr(timing, library.l2_regime or timing.regime)
+    if regime is not None:
+        rewritten = record.best is not None
+        beside = regime.candidate_ms if rewritten else regime.baseline_ms
+        named += f"; {'the rewrite' if rewritten else 'the kernel'}: {milliseconds(beside, clock)}"
+    return (
+        f"{named} ({library.job}, one launch, {library.l2_regime} L2; its result differs by "
+        f"{library.difference:.1e}, relative L2 error)."
+    )
 
 
 def correctness_sentences(record: RunRecord) -> list[str]:
@@ -331,6 +350,24 @@ def gain_sentence(record: RunRecord) -> str:
     return f"Of {times_faster(before, clock)}: {', '.join(told)}."
 
 
+def prediction_sentence(record: RunRecord) -> str:
+    """How far a planner's expected speedups are from those of its candidates that were timed."""
+    ratios = sorted(
+        one.expected_speedup / one.judgement.speedup
+        for one in record.attempts
+        if one.expected_speedup and one.judgement.speedup
+    )
+    if not ratios or record.time_source is None:
+        return ""
+    over = f"{len(ratios)} candidate{'s' * (len(ratios) != 1)}"
+    off = median(max(ratio, 1 / ratio) for ratio in ratios)
+    return (
+        f"The model's predictions: median off by a factor of {significant(off)} over {over}; "
+        f"expected over found {significant(ratios[0])} to {significant(ratios[-1])} "
+        f"({clock_of(record)})."
+    )
+
+
 def attempt_rows(record: RunRecord) -> list[AttemptRow]:
     """What was tried, in order."""
     return [attempt_row(attempt, record.device) for attempt in record.attempts]
@@ -343,6 +380,8 @@ def attempt_row(attempt: Attempt, device: str) -> AttemptRow:
     tried = f"{attempt.configurations_tried} configurations"
     family = f"family {one_line(attempt.family, 40)}" if attempt.family else ""
     parts = [one_line(attempt.title), one_line(attempt.proposer, 120), family, tuned]
+    if attempt.expected_speedup is not None:
+        parts.append(f"expected by its planner {attempt.expected_speedup:.2f}×")
     if attempt.configurations_tried > 1:
         parts.append(f"best of {tried}")
     time, speedup = "not timed", "not timed"
@@ -444,8 +483,11 @@ def files(record: RunRecord) -> list[tuple[str, str]]:
         replaces = "drop-in replacement for the author's file"
         if record.options.run_command is not None and record.options.build_command is None:
             replaces = "the author's file with the rewrite beside the kernel"
+        best = "best.cu"
+        if record.options.compiles_itself:
+            best, replaces = "best.py, best.cu or best/", "your program with the rewrite"
         kept = [
-            ("best.cu", replaces),
+            (best, replaces),
             ("best.patch", "the same as a patch"),
             ("certificate.json", "signed evidence, for `cudaops certify check` and `confirm`"),
             *kept,

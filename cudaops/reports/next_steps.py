@@ -22,7 +22,9 @@ def next_steps(record: RunRecord) -> list[str]:
     if record.outcome in ("accepted", "provisional"):
         best = shlex.quote(str(folder / "best.cu"))
         steps = ["Show the diff:", f"$ less {shlex.quote(str(folder / 'best.patch'))}"]
-        if record.options.build_command is not None:
+        if record.options.compiles_itself:
+            steps = ["Show the diff:", steps[1], *_in_python(record)]
+        elif record.options.build_command is not None:
             steps += _in_project(record)
         elif record.options.run_command is not None:
             steps += _in_application(record)
@@ -86,6 +88,17 @@ def _in_application(record: RunRecord) -> list[str]:
         f"$ python -m cudaops preload {shlex.quote(str(PurePath(options.out)))}",
         f"$ LD_PRELOAD=./libwinner.so {shlex.join(words)}",
     ]
+
+
+def _in_python(record: RunRecord) -> list[str]:
+    """How a rewrite gets into a program that compiles its CUDA itself, and out of it."""
+    options = record.options
+    run = shlex.quote(str(PurePath(options.out)))
+    steps = ["Apply it to your program, and revert:", f"$ python -m cudaops apply {run}"]
+    if options.kernel_source is None:
+        words = [options.python or "python3", options.source, *options.program_runs[0].argv]
+        steps.append(f"$ {shlex.join(words)}")
+    return [*steps, f"$ python -m cudaops apply {run} --revert"]
 
 
 def _in_kernels(record: RunRecord) -> list[str]:

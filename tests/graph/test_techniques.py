@@ -96,6 +96,7 @@ def test_each_technique_has_its_verdict(job: tuple[RunRecord, Path]) -> None:
     record, _ = job
     assert record.outcome == "provisional", record.reason
     (attempt,) = record.attempts
+    assert attempt.expected_speedup == 3.0
     coalesced, staged, prefetch = attempt.techniques
     assert (coalesced.name, coalesced.verdict) == ("coalesced_a", "effective")
     assert coalesced.factor is not None

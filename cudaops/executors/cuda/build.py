@@ -227,7 +227,9 @@ class GpuBuilder:
         assert program.build is not None
         build, folder = program.build, made.entry.folder
         path = folder / build.executable if build.executable else Path(build.interpreter)
-        return Executable(path, build.command, made.seconds, made.cached, folder)
+        return Executable(
+            path, build.command, made.seconds, made.cached, folder, arguments=build.arguments
+        )
 
 
 def project_tools(cache: Path, sm_arch: str, *, recorded: bool) -> Tools:

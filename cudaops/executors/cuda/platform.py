@@ -59,6 +59,8 @@ class Executable(NamedTuple):
     this machine, itself among it."""
     preload: Path | None = None
     """What is loaded into it."""
+    arguments: tuple[str, ...] = ()
+    """What stands before those of every run."""
 
     @property
     def is_interpreted(self) -> bool:

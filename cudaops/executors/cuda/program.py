@@ -176,7 +176,7 @@ class GpuProgram:
             settle_gpu_level(self.platform.driver)
         beside = built.tree if built.is_interpreted and built.tree else self.cwd
         hidden = () if built.is_interpreted or built.needs else (built.path.parent.parent,)
-        arguments, stdin = redirected(self.argv, self.cwd)
+        arguments, stdin = redirected((*built.arguments, *self.argv), self.cwd)
         with View(beside, self.argv, hidden) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(

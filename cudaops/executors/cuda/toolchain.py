@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cudaops.cuda.nvcc_line import NOT_FORTIFIED, folders_outside, nvcc_words
 from cudaops.domain.program import Program
-from cudaops.errors import PrerequisiteError
+from cudaops.errors import InputError, PrerequisiteError
 from cudaops.executors.process import run_bounded
 
 INSTALL_NVCC = (
@@ -104,6 +104,22 @@ def cuda_includes(nvcc: Path) -> tuple[Path, ...]:
     """Folders of the toolkit's headers, libcu++'s last; nvcc itself needs none of them named."""
     include = toolkit_home(nvcc) / "include"
     return tuple(p for p in (include, include / "cccl") if p.is_dir())
+
+
+def cutlass_includes() -> Path | None:
+    """The folder of CUTLASS's and CuTe's headers: of CUTLASS_PATH, else of the package
+    nvidia-cutlass; None where neither is there. Raises InputError for a CUTLASS_PATH without
+    them."""
+    named = os.environ.get("CUTLASS_PATH")
+    spec = None if named else importlib.util.find_spec("cutlass_library")
+    roots = [Path(named)] if named else []
+    roots += [Path(p, "source") for p in (spec.submodule_search_locations or ())] if spec else []
+    for folder in (place for root in roots for place in (root / "include", root)):
+        if (folder / "cutlass" / "cutlass.h").is_file():
+            return folder.resolve()
+    if named:
+        raise InputError(f"CUTLASS_PATH={named}: there is no include/cutlass/cutlass.h in it")
+    return None
 
 
 @functools.cache

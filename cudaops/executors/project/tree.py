@@ -31,7 +31,7 @@ from pydantic import ValidationError
 from cudaops.domain.program import Build, Program
 from cudaops.errors import InputError
 from cudaops.executors.isolation.phases import GIB, Confinement, limits_of
-from cudaops.executors.isolation.places import is_everybodys
+from cudaops.executors.isolation.places import interpreter, is_everybodys
 from cudaops.executors.process import Finished, python_path, run_bounded
 from cudaops.executors.project.application import INTERPRETER_TIMEOUT_S, interpreter_itself
 from cudaops.executors.project.driver import CONFIG, FOLDER, LOG, PROGRAMS, DriverConfig
@@ -247,6 +247,13 @@ class BuiltTree:
                 at = 1.0 if _is_built(path) else now
                 os.utime(path, (at, at))
 
+    def _python(self) -> tuple[Path, ...]:
+        """The interpreter that is run later, which may build as well, with its headers."""
+        if not self.build.interpreter:
+            return ()
+        found = interpreter(Path(self.build.interpreter))
+        return (*found, *(path.parent / "include" for path in found if path.name == "bin"))
+
     def _shown(self, text: str) -> str:
         """What a compiler said, with paths of the author's tree."""
         return re.sub(rf"{re.escape(str(self.root))}/(?:{re.escape(FOLDER)}/units/\w+/)?", "", text)
@@ -333,7 +340,7 @@ class BuiltTree:
                 "compile",
                 (*self.tools.reads, *(found.parent.parent for found in _builders().values())),
                 (self.root, temporary),
-                (self.root, *(found.parent.parent for found in _rust().values())),
+                (self.root, *(found.parent.parent for found in _rust().values()), *self._python()),
                 limits=limits_of("compile")._replace(disk_entries=MOST_FILES),
             ),
         )
@@ -414,7 +421,11 @@ def open_project(
     name = "" if source is None else source.relative_to(folder).as_posix()
     taken = take_snapshot(cache, folder)
     build = Build(
-        tree_sha256=taken.sha256, snapshot=str(taken.archive), command=command, source=name
+        tree_sha256=taken.sha256,
+        snapshot=str(taken.archive),
+        command=command,
+        source=name,
+        interpreter=executable if executable and Path(executable).is_absolute() else "",
     )
     tree = BuiltTree(cache, build, name, tools)
     with tree.held():
@@ -432,6 +443,7 @@ def open_project(
         options = options_in_tree(unit.compiled, tree.root)
     build = build.model_copy(
         update={
+            "interpreter": "",
             **run,
             "options": options,
             "callers": tuple(f.path for f in callers),
@@ -466,12 +478,12 @@ def _executable_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> d
         path = Path(os.path.normpath(tree.root / asked))
         if path.is_file() and os.access(path, os.X_OK) and path.is_relative_to(tree.root):
             return {"executable": path.relative_to(tree.root).as_posix()}
-        interpreter = shutil.which(asked) if "/" not in asked or Path(asked).is_absolute() else None
-        if interpreter is None:
+        named = shutil.which(asked) if "/" not in asked or Path(asked).is_absolute() else None
+        if named is None:
             raise InputError(f"the build made no program {asked}; name it as it lies in the tree")
         if tree.tools.no_interpreter:
             raise InputError(f"the build made no program {asked}, and {tree.tools.no_interpreter}")
-        return {"interpreter": interpreter_itself(Path(interpreter).absolute())}
+        return {"interpreter": interpreter_itself(Path(named).absolute())}
     linked = [
         p
         for p in dict.fromkeys(linked_programs(log))
