@@ -329,21 +329,20 @@ class CompilerOptions(Record):
     whole line."""
 
 
-class ReferenceOptions(Record):
+class InterpreterOptions(Record):
+    """Of every command on the user's own machine, where FILE may be Python; kept in RunOptions."""
+
+    python: FileName | None = None
+    """Interpreter that runs FILE.py (default: that of cudaops)."""
+
+
+class ReferenceOptions(InterpreterOptions):
     """Of the main job on the user's own machine, where Python says what is right; kept in
     RunOptions."""
 
     kernel_source: Annotated[FileName | None, Flag("--source")] = None
     """CUDA file that implements FILE.py; `@launch` comments in it say how to launch its
     kernels."""
-    python: FileName | None = None
-    """Interpreter that runs FILE.py (default: that of cudaops)."""
-
-    @model_validator(mode="after")
-    def _reference(self) -> ReferenceOptions:
-        if self.python is not None and self.kernel_source is None:
-            raise _wrong("python: runs a reference in Python; name its kernels with --source")
-        return self
 
 
 class ClockOptions(Record):
@@ -375,12 +374,15 @@ class ReviewOptions(Record):
 
 
 class ProfileOptions(
-    ProgramOptions, CompilerOptions, ProjectOptions, PlaceOptions, ClockOptions, TrustOptions
+    ProgramOptions, CompilerOptions, ProjectOptions, InterpreterOptions, PlaceOptions,
+    ClockOptions, TrustOptions,
 ):
     """All that `profile` may be asked for."""
 
 
-class VerifyOptions(ProgramOptions, CompilerOptions, PlaceOptions, JudgeOptions, TrustOptions):
+class VerifyOptions(
+    ProgramOptions, CompilerOptions, InterpreterOptions, PlaceOptions, JudgeOptions, TrustOptions
+):
     """All that `verify` may be asked for."""
 
 

@@ -79,6 +79,13 @@ class RunOptions(
     """The run folder, absolute."""
 
     @property
+    def is_triton(self) -> bool:
+        """Whether it is of a Python program with Triton kernels: all other Python has kernels
+        beside it."""
+        alone = self.kernel_source is None and self.run_command is None
+        return alone and self.source.endswith(".py")
+
+    @property
     def program_folder(self) -> Path:
         """Where the program runs and finds its files, absolute: of a problem its inputs, as they
         were drawn into the run folder."""

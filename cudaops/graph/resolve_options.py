@@ -20,6 +20,7 @@ from cudaops.domain.options import (
     ClockOptions,
     CompilerOptions,
     ExecutorChoice,
+    InterpreterOptions,
     JudgeOptions,
     ModelOptions,
     OptimizerChoice,
@@ -222,8 +223,8 @@ def resolve(
         _require_single(fields, where)
     if isinstance(options, ProjectOptions):
         fields |= _project(options, fields, where)
-    if isinstance(options, ReferenceOptions):
-        fields |= _reference(options, source, fields, where)
+    if isinstance(options, InterpreterOptions):
+        fields |= _python(options, source, fields, where)
     if "policy" not in fixed:
         parts = [part for part in Policy.__bases__ if isinstance(options, part)]
         names = {name for part in parts for name in part.model_fields}  # type: ignore[attr-defined]
@@ -272,22 +273,58 @@ def _project(options: ProjectOptions, fields: Mapping[str, Any], where: Target) 
     }
 
 
+def _python(
+    options: InterpreterOptions, source: Path, fields: Mapping[str, Any], where: Target
+) -> dict[str, Any]:
+    """What FILE.py is, and by which interpreter."""
+    if isinstance(options, ReferenceOptions) and options.kernel_source is not None:
+        return _reference(options, options.kernel_source, source, fields, where)
+    if source.suffix == ".py":
+        return _triton(options, source, fields, where)
+    if options.python is not None:
+        raise InputError("python: runs a reference in Python; name its kernels with --source")
+    return {}
+
+
+def _triton(
+    options: InterpreterOptions, source: Path, fields: Mapping[str, Any], where: Target
+) -> dict[str, Any]:
+    """Of a Python program with its kernels in it, which are Triton's."""
+    from cudaops.triton.source import is_triton
+
+    if fields.get("run_command") is not None:
+        raise InputError(
+            f"{source.name} is Python: let it read its kernels from a file, as in "
+            'RawKernel(open("kernel.cu").read(), ...), and name that file with --run '
+            f'"python3 {source.name}"'
+        )
+    if not is_triton(source.read_text("utf-8", "replace")):
+        raise InputError(
+            f"{source.name} is Python without a @triton.jit function; name its kernels with "
+            "--source K.cu"
+        )
+    if where.executor == "remote":
+        raise InputError("a Triton program is for this machine; a service does not run your Python")
+    if fields.get("build_command") is not None or fields.get("nvcc") is not None:
+        raise InputError("--build and --nvcc are for CUDA C++; Triton compiles its kernels itself")
+    return _interpreter(options)
+
+
+def _interpreter(options: InterpreterOptions) -> dict[str, Any]:
+    if options.python is not None and "/" in options.python:
+        return {"python": str(Path(options.python).absolute())}
+    return {}
+
+
 def _reference(
-    options: ReferenceOptions, source: Path, fields: Mapping[str, Any], where: Target
+    options: ReferenceOptions,
+    kernels: str,
+    source: Path,
+    fields: Mapping[str, Any],
+    where: Target,
 ) -> dict[str, Any]:
     """What `--source` says, absolute; and that nothing was asked that a problem has not."""
-    python = source.suffix == ".py"
-    if options.kernel_source is None:
-        if python and fields.get("run_command") is not None:
-            raise InputError(
-                f"{source.name} is Python: let it read its kernels from a file, as in "
-                'RawKernel(open("kernel.cu").read(), ...), and name that file with --run '
-                f'"python3 {source.name}"'
-            )
-        if python:
-            raise InputError(f"{source.name} is Python; name the kernels for it with --source K.cu")
-        return {}
-    if not python:
+    if source.suffix != ".py":
         raise InputError(
             f"--source names the kernels for a reference in Python, and {source.name} is none"
         )
@@ -300,10 +337,7 @@ def _reference(
             "a problem has no arguments: its sizes are those that its Python draws; leave --args, "
             "--odd-sizes and what follows -- out"
         )
-    found = {"kernel_source": str(source_file(Path(options.kernel_source)))}
-    if options.python is not None and "/" in options.python:
-        found["python"] = str(Path(options.python).absolute())
-    return found
+    return {"kernel_source": str(source_file(Path(kernels))), **_interpreter(options)}
 
 
 def run_options(source: Path, out: Path, where: Target, **fields: Any) -> RunOptions:

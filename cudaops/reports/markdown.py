@@ -61,7 +61,9 @@ def _head(record: RunRecord) -> str:
             "> The GPU was a **stand-in** on this machine's processor: its times say nothing of "
             "any GPU. Correctness was checked by running the kernels."
         )
-    if record.time_source == "modelled":
+    if record.time_source == "modelled" and record.options.is_triton:
+        lines.append("> Results were compared in **Triton's interpreter**; no time was taken.")
+    elif record.time_source == "modelled":
         lines.append(
             f"> Every time and speedup here is **modelled** for {record.device}, not measured: "
             "no GPU took part. Correctness was checked by running the kernels."
@@ -210,7 +212,7 @@ def _rewrite(record: RunRecord) -> str:
     return (
         f"## The rewrite\n\n{_text(record.best.title)}, proposed by {_text(record.best.proposer)}"
         f"{f', tuned {tuned}' if tuned else ''}. {_text(record.best.why)}\n\n"
-        f"{fence}cuda\n{record.best.source.rstrip()}\n{fence}"
+        f"{fence}{'python' if record.options.is_triton else 'cuda'}\n{record.best.source.rstrip()}\n{fence}"
     )
 
 

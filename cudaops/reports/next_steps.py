@@ -20,6 +20,8 @@ def next_steps(record: RunRecord) -> list[str]:
     """What the record's outcome calls for."""
     folder, source = PurePath(record.options.out), shlex.quote(record.options.source)
     if record.outcome in ("accepted", "provisional"):
+        if record.options.is_triton:
+            return _in_python(record)
         best = shlex.quote(str(folder / "best.cu"))
         steps = ["Show the diff:", f"$ less {shlex.quote(str(folder / 'best.patch'))}"]
         if record.options.build_command is not None:
@@ -85,6 +87,17 @@ def _in_application(record: RunRecord) -> list[str]:
         "Preload it into the unchanged program (the first line builds the library):",
         f"$ python -m cudaops preload {shlex.quote(str(PurePath(options.out)))}",
         f"$ LD_PRELOAD=./libwinner.so {shlex.join(words)}",
+    ]
+
+
+def _in_python(record: RunRecord) -> list[str]:
+    """How a rewrite gets into a Python program with Triton kernels."""
+    patch = shlex.quote(str(PurePath(record.options.out) / "best.patch"))
+    where = shlex.quote(str(PurePath(record.options.source).parent))
+    return [
+        "Show the diff, and apply it:",
+        f"$ less {patch}",
+        f"$ patch -p1 -d {where} < {patch}",
     ]
 
 
