@@ -374,8 +374,13 @@ class ReviewOptions(Record):
 
 
 class ProfileOptions(
-    ProgramOptions, CompilerOptions, ProjectOptions, InterpreterOptions, PlaceOptions,
-    ClockOptions, TrustOptions,
+    ProgramOptions,
+    CompilerOptions,
+    ProjectOptions,
+    InterpreterOptions,
+    PlaceOptions,
+    ClockOptions,
+    TrustOptions,
 ):
     """All that `profile` may be asked for."""
 

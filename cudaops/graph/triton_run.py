@@ -245,8 +245,8 @@ def _rewrite(bench: Bench, candidate: Candidate, text: str) -> Rewrite:
     by = "user" if text else "tuner"
     names = {**bench.values, **{n: OPTIONS.get(n, 0) for n in candidate.values if n in OPTIONS}}
     plan = LaunchPlan(
-        launches=(), tune=tuple(Tune(name=n, values=(names.get(n, v),))
-                                for n, v in candidate.values.items())  # fmt: skip
+        launches=(),
+        tune=tuple(Tune(name=n, values=(names.get(n, v),)) for n, v in candidate.values.items()),
     )
     source = text or bench.module.read_text("utf-8")
     why = "meta-parameters of the launch" if by == "tuner" else "given to cudaops verify"
@@ -256,9 +256,7 @@ def _rewrite(bench: Bench, candidate: Candidate, text: str) -> Rewrite:
     )  # fmt: skip
 
 
-def _judge(
-    run: _Open, number: int, candidate: Candidate, text: str = ""
-) -> tuple[Rewrite, Judged]:
+def _judge(run: _Open, number: int, candidate: Candidate, text: str = "") -> tuple[Rewrite, Judged]:
     rewrite = _rewrite(run.bench, candidate, text)
     run.events.emit("sandbox", "sandbox", "started", f"judging {candidate.title}")
     say = run.events.announcing("sandbox", "sandbox")
@@ -270,9 +268,7 @@ def _judge(
     return rewrite, judged
 
 
-def _refused(
-    run: _Open, module: TritonProgram, problems: Sequence[str]
-) -> tuple[Rewrite, Judged]:
+def _refused(run: _Open, module: TritonProgram, problems: Sequence[str]) -> tuple[Rewrite, Judged]:
     from cudaops.domain.judge import judge
 
     gate = Gate(name="hygiene", passed=False, summary="; ".join(problems[:3]),
@@ -358,7 +354,7 @@ def _finish(
         run_id=run_id_of(bench.kernel.name, folder),
         date=utc_now(),
         cudaops_version=__version__,
-        outcome=outcome,  # type: ignore[arg-type]
+        outcome=outcome,
         reason=reason,
         executor="cuda" if bench.host.on_gpu else "cpu",
         time_source="cuda_event" if bench.host.on_gpu else "modelled",
@@ -396,7 +392,9 @@ def _reason(judged: Sequence[tuple[Rewrite, Judged]], accepted: bool) -> str:
 
 
 def _program_summary(bench: Bench) -> ProgramSummary:
-    launches = [one for c in bench.captures for one in c.launches if one.kernel == bench.kernel.name]
+    launches = [
+        one for c in bench.captures for one in c.launches if one.kernel == bench.kernel.name
+    ]
     total_us = sum(one.total_us for one in launches)
     timed = [w for w in bench.workloads if w.weight > 0] or list(bench.workloads)
     configurations = []
@@ -437,7 +435,7 @@ def _verify_summary(
         words = "match" if all(g.passed for g in compared) else "mismatch"
     return VerifySummary(
         compile_ok=any(g.name == "compile" and g.passed for g in gates),
-        correctness=words,  # type: ignore[arg-type]
+        correctness=words,
         baseline_kernel_ms=None if not comparisons or shown is None or shown.baseline_us is None
         else shown.baseline_us / 1000,
         candidate_kernel_ms=None if not comparisons or shown is None or shown.candidate_us is None

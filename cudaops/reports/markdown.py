@@ -209,10 +209,11 @@ def _rewrite(record: RunRecord) -> str:
     tuned = ", ".join(f"{name}={value}" for name, value in sorted(record.best.values().items()))
     longest = max((len(run) for run in re.findall("`+", record.best.source)), default=0)
     fence = "`" * max(3, longest + 1)
+    language = "python" if record.options.is_triton else "cuda"
     return (
         f"## The rewrite\n\n{_text(record.best.title)}, proposed by {_text(record.best.proposer)}"
         f"{f', tuned {tuned}' if tuned else ''}. {_text(record.best.why)}\n\n"
-        f"{fence}{'python' if record.options.is_triton else 'cuda'}\n{record.best.source.rstrip()}\n{fence}"
+        f"{fence}{language}\n{record.best.source.rstrip()}\n{fence}"
     )
 
 

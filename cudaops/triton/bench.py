@@ -18,7 +18,7 @@ from cudaops.domain.judgement import Policy
 from cudaops.domain.options import ProgramRun
 from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Element
 from cudaops.errors import InputError
-from cudaops.executors.arrays import decoded, read_array, stored, write_array
+from cudaops.executors.arrays import decoded, read_array, stored, write_array, write_widened
 from cudaops.executors.compare import non_finite_share, same_contents
 from cudaops.gates.accuracy import compare_sides
 from cudaops.gates.tolerance import Sides
@@ -37,16 +37,20 @@ FLOATING_CASES: tuple[CaseKind, ...] = (
     "exact", "exact_positive", "signed", "positive", "scaled", "large", "infinite", "structured",
     "tiny",
 )  # fmt: skip
+LARGE_CASES: tuple[CaseKind, ...] = ("exact", "signed", "positive", "structured")
+LARGE_BYTES = 256 << 20
+"""Of all buffers of a launch, from where on fewer sets are drawn: each is written, read by two
+processes and compared."""
 RESIZED = "smaller"
 """Name of cases in which size arguments are smaller ones."""
 LEAST_SIZE = 8
 """Integer arguments from here on are taken for sizes."""
 MOST_RESIZED = 4
-AXIS = (-3, -2, -1, 0, 1, 2, 3)
+AXIS = (-3, -2, -1, 0, 1, 2, 3, 4)
 """Powers of two by which a block size is tried."""
 LEAST_BLOCK, MOST_BLOCK = 16, 16384
 WARPS, STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5)
-MOST_CONFIGS = 343
+MOST_CONFIGS = 512
 """For which grids are worked out: three block sizes."""
 
 
@@ -87,6 +91,14 @@ class Workload(NamedTuple):
         """As the worker takes it."""
         plain = self.launch.model_dump(mode="json", include={"grid", "args", "options", "buffers"})
         return {**plain, "cases": list(cases), **changes}
+
+
+def left(folder: Path, case: Case, same: Sequence[bool], name: str) -> tuple[Path, ...]:
+    """Files with what a launch left in each buffer: its input's where that is the same."""
+    return tuple(
+        Path(path) if is_same and path is not None else folder / f"{name}{n}"
+        for n, (path, is_same) in enumerate(zip(case.inputs, same, strict=True))
+    )
 
 
 class Reference(NamedTuple):
@@ -320,9 +332,9 @@ def _is_read(kernel: Kernel, parameter: str) -> bool:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 tainted |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
     harmless = ("tl.arange", "tl.program_id", "tl.cdiv", "tl.multiple_of", "tl.max_contiguous")
-    for node in (n for n in ast.walk(kernel.node) if isinstance(n, ast.Call)):
-        called = ast.unparse(node.func)
-        given = [*node.args, *(k.value for k in node.keywords)]
+    for call in (n for n in ast.walk(kernel.node) if isinstance(n, ast.Call)):
+        called = ast.unparse(call.func)
+        given = [*call.args, *(k.value for k in call.keywords)]
         given = given[1:] if called == "tl.store" else given
         if called not in harmless and any(loaded_names(one) & tainted for one in given):
             return True
@@ -336,7 +348,12 @@ def _referenced(bench: Bench, seed: int) -> Bench:
     jobs[0]["launches"] = [w.task([c.task(1) for c in cases[w.name]]) for w in bench.workloads]
     wide_module = bench.folder / "author_wide.py"
     wide_module.write_text(widened_text(bench.module.read_text("utf-8")), encoding="utf-8")
-    wide_launches = [_widened(w, cases[w.name], bench.folder / "wide") for w in bench.workloads]
+    (bench.folder / "wide").mkdir()
+    wide_cases = {
+        w.name: tuple(_widened_case(w, c, bench.folder / "wide") for c in cases[w.name])
+        for w in bench.workloads
+    }
+    wide_launches = [_widened(w, wide_cases[w.name]) for w in bench.workloads]
     jobs.append({"module": str(wide_module), "launches": wide_launches})
     out = bench.folder / "author"
     task = {"task": "run", "kernel": bench.kernel.name, "jobs": jobs}
@@ -348,19 +365,19 @@ def _referenced(bench: Bench, seed: int) -> Bench:
         raise InputError(f"{bench.kernel.name} cannot be run alone: {plain['failed']}")
     found: list[Reference] = []
     problems = [wide["failed"]] if wide["failed"] else []
-    pairs = [(w, case) for w in bench.workloads for case in cases[w.name]]
-    for number, (workload, case) in enumerate(pairs):
+    pairs = [(w, *both) for w in bench.workloads
+             for both in zip(cases[w.name], wide_cases[w.name], strict=True)]  # fmt: skip
+    for number, (workload, case, wide_case) in enumerate(pairs):
         ran = plain["cases"][number]
         if case.name == "captured":
-            _require_captured(bench, workload, out / f"job_0_{number}", ran)
+            _require_captured(bench, workload, case, out / f"job_0_{number}", ran)
         if ran["failed"] or not all(ran["guards"]):
             continue
-        buffers = range(len(workload.launch.buffers))
-        outputs = tuple(out / f"job_0_{number}" / f"0_{n}" for n in buffers)
+        outputs = left(out / f"job_0_{number}", case, ran["same"][0], "0_")
         widened = wide["cases"][number] if wide["cases"] else {"failed": wide["failed"]}
         files = None
         if not widened["failed"]:
-            files = tuple(out / f"job_1_{number}" / f"0_{n}" for n in buffers)
+            files = left(out / f"job_1_{number}", wide_case, widened["same"][0], "0_")
             _as_left(workload, outputs, files)
         elif not problems:
             problems.append(widened["failed"])
@@ -379,7 +396,7 @@ def _referenced(bench: Bench, seed: int) -> Bench:
 
 
 def _require_captured(
-    bench: Bench, workload: Workload, folder: Path, ran: Mapping[str, Any]
+    bench: Bench, workload: Workload, case: Case, folder: Path, ran: Mapping[str, Any]
 ) -> None:
     """Raise InputError where the author's kernel alone does not give what the launch left."""
     name = bench.kernel.name
@@ -389,12 +406,13 @@ def _require_captured(
         raise InputError(f"{name} writes beyond a buffer that it is given; mend that first")
     if not workload.changed:
         raise InputError(f"{name} changes no buffer, so there is nothing to compare")
+    outputs = left(folder, case, ran["same"][0], "0_")
     for n in workload.changed:
         element = workload.launch.buffers[n].element
         after = stored(workload.folder / f"after_{n}", element)
-        sides = Sides(stored(folder / f"0_{n}", element), after, None, "the program's own result")
+        sides = Sides(stored(outputs[n], element), after, None, "the program's own result")
         # Places that no launch writes hold poison here and something else there.
-        if n not in workload.reads and _unwritten(folder / f"0_{n}"):
+        if n not in workload.reads and _unwritten(outputs[n]):
             continue
         found = compare_sides(sides, element, workload.buffer_name(n), Policy())
         if not found.passed:
@@ -419,6 +437,8 @@ def _cases(workload: Workload, seed: int, folder: Path) -> Iterator[Case]:
         yield Case("relaunched", "relaunched", again)
     floating = any(b.element in FLOATING for n, b in enumerate(launch.buffers) if n not in outs)
     kinds = FLOATING_CASES if floating else INTEGER_KINDS
+    if sum(b.bytes for b in launch.buffers) > LARGE_BYTES:
+        kinds = LARGE_CASES if floating else kinds[:3]
     last = captured
     for kind in kinds:
         inputs = _drawn_inputs(workload, captured, kind, seed, folder, floating=floating)
@@ -466,7 +486,9 @@ def _drawn_inputs(
             found.append(path)
             continue
         target = where / str(n)
-        write_array(target, drawn(Draw(kind, seed), buffer.element, values, generator), buffer.element)
+        write_array(
+            target, drawn(Draw(kind, seed), buffer.element, values, generator), buffer.element
+        )
         found.append(str(target))
     return tuple(found)
 
@@ -487,9 +509,8 @@ def widened_text(module: str) -> str:
     return ast.unparse(Widen().visit(ast.parse(module))) + "\n"
 
 
-def _widened(workload: Workload, cases: Sequence[Case], folder: Path) -> dict[str, Any]:
+def _widened(workload: Workload, cases: Sequence[Case]) -> dict[str, Any]:
     """The workload with float64 in every floating buffer."""
-    folder.mkdir(exist_ok=True)
     buffers, factors = [], []
     for one in workload.launch.buffers:
         factor = 8 // ELEMENT_BYTES[one.element] if one.element in FLOATING else 1
@@ -505,19 +526,21 @@ def _widened(workload: Workload, cases: Sequence[Case], folder: Path) -> dict[st
         elif value is not None and value.get("dtype") in ("fp16", "bf16", "fp32"):
             value = {"dtype": "float64"}
         args[name] = value
-    tasks = []
-    for case in cases:
-        files: list[str | None] = []
-        for n, (path, one) in enumerate(zip(case.inputs, workload.launch.buffers, strict=True)):
-            if path is None or factors[n] == 1:
-                files.append(path)
-                continue
-            target = folder / f"{workload.name}_{case.name.partition(' ')[0]}_{n}"
-            if not target.exists():
-                write_array(target, read_array(path, one.element).astype(np.float64), "f64")
-            files.append(str(target))
-        tasks.append({**case.task(1), "inputs": files})
-    return workload.task(tasks, buffers=buffers, args=args)
+    return workload.task([case.task(1) for case in cases], buffers=buffers, args=args)
+
+
+def _widened_case(workload: Workload, case: Case, folder: Path) -> Case:
+    """The same inputs as float64."""
+    files: list[str | None] = []
+    for path, one in zip(case.inputs, workload.launch.buffers, strict=True):
+        if path is None or one.element not in FLOATING or one.element == "f64":
+            files.append(path)
+            continue
+        target = folder / f"{workload.name}_{Path(path).parent.name}_{Path(path).name}"
+        if not target.exists():
+            write_widened(target, Path(path), one.element)
+        files.append(str(target))
+    return case._replace(inputs=tuple(files))
 
 
 def _as_left(workload: Workload, outputs: Sequence[Path], wide: Sequence[Path]) -> None:

@@ -24,6 +24,7 @@ from cudaops.executors.untrusted_files import UntrustedFileError, read_untrusted
 from cudaops.problem.reference import Interpreter
 
 WORKER = Path(__file__).with_name("worker.py")
+KERNELS = Path(__file__).with_name("worker_kernels.py")
 MOST_REPLY = 64 << 20
 STARTING_S = 60.0
 """For an interpreter to load torch and Triton, beside the time that its work may take. Chosen:
@@ -147,16 +148,19 @@ class Host(NamedTuple):
             tool="triton",
             confine=Confinement(
                 self.phase,
-                (*reads, WORKER.absolute(), path),
+                (*reads, WORKER.absolute(), KERNELS.absolute(), path),
                 (*writes, out, self.cache),
                 runs=self._runs(),
+                moves=True,
             ),
         )
         return self._reply(done, out, limit)
 
     def _runs(self) -> tuple[Path, ...]:
         """The interpreter, and Python's headers, with which Triton compiles what launches."""
-        prefixes = {p.parent.parent for p in (self.interpreter.path, self.interpreter.path.resolve())}
+        prefixes = {
+            p.parent.parent for p in (self.interpreter.path, self.interpreter.path.resolve())
+        }
         return (*self.interpreter.runs, *(p / "include" for p in prefixes))
 
     def _environment(self) -> dict[str, str]:

@@ -15,37 +15,42 @@ from cudaops.triton.source import (
     Kernel,
     TritonProgram,
     bound_names,
+    integer,
     is_docstring,
-    is_integer,
     is_jit,
 )
 
-TL = frozenset("""
-abs advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas atomic_max
-atomic_min atomic_or atomic_xchg atomic_xor bfloat16 bitonic_merge block_type broadcast broadcast_to
-cast cat cdiv ceil clamp condition const constexpr cos cumprod cumsum debug_barrier div_rn dot
-dot_scaled dtype erf exp exp2 expand_dims fdiv flip float16 float32 float64 float8e4b15 float8e4nv
-float8e5 floor fma full gather histogram int1 int16 int32 int64 int8 interleave join load log log2
-make_block_ptr make_tensor_descriptor max max_constancy max_contiguous maximum min minimum
-multiple_of num_programs permute philox pointer_type program_id rand randint randn range ravel
-reduce reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn static_assert
-static_range store sum swizzle2d tensor topk trans uint16 uint32 uint64 uint8 umulhi view void where
-xor_sum zeros zeros_like
-""".split())
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+TL = _words("""
+abs advance arange argmax argmin associative_scan assume atomic_add atomic_and atomic_cas
+atomic_max atomic_min atomic_or atomic_xchg atomic_xor bfloat16 bitonic_merge block_type broadcast
+broadcast_to cast cat cdiv ceil clamp condition const constexpr cos cumprod cumsum debug_barrier
+div_rn dot dot_scaled dtype erf exp exp2 expand_dims fdiv flip float16 float32 float64 float8e4b15
+float8e4nv float8e5 floor fma full gather histogram int1 int16 int32 int64 int8 interleave join
+load log log2 make_block_ptr make_tensor_descriptor max max_constancy max_contiguous maximum min
+minimum multiple_of num_programs permute philox pointer_type program_id rand randint randn range
+ravel reduce reduce_or reshape rsqrt sigmoid sin softmax sort split sqrt sqrt_rn static_assert
+static_range store sum swizzle2d tensor topk trans uint16 uint32 uint64 uint8 umulhi view void
+where xor_sum zeros zeros_like
+""")
 """Names of `triton.language`. Source: its `__all__` in Triton 3.6, without inline assembly, calls
 of foreign functions, prints, asserts of the device and submodules."""
-MATH = frozenset("""
+MATH = _words("""
 abs acos acosh asin asinh atan atan2 atanh ceil clamp cos cosh div_rn erf erfc exp exp2 expm1 fdiv
 floor fma inf log log10 log1p log2 max min nan pi pow rsqrt sigmoid sin sinh sqrt sqrt_rn tan tanh
 trunc umulhi
-""".split())
+""")
 """Names of `tl.math`, `libdevice` and Python's `math`."""
-VALUES = frozenset(
-    "T abs advance broadcast_to cast dtype element_ty expand_dims item load max min numel permute "
-    "primitive_bitwidth reshape shape store sum to trans type view".split()
-)
+VALUES = _words("""
+T abs advance broadcast_to cast dtype element_ty expand_dims item load max min numel permute
+primitive_bitwidth reshape shape store sum to trans type view
+""")
 """Attributes of values in a kernel. Source: `tl.tensor` in Triton 3.6."""
-BUILTINS = frozenset("abs bool float int len max min range tuple".split())
+BUILTINS = _words("abs bool float int len max min range tuple")
 MODULES = {
     "triton": "triton", "triton.language": "tl", "math": "math", "triton.language.math": "math",
     "triton.language.extra.libdevice": "math", "triton.language.extra.cuda.libdevice": "math",
@@ -149,9 +154,8 @@ class _Rewrite:
         for node in (n for s in function.body for n in ast.walk(s)):
             if isinstance(node, _REFUSED):
                 yield node.lineno, f"{type(node).__name__} in a kernel"
-            elif isinstance(node, ast.Attribute):
-                if (why := self._attribute(node, roots)) is not None:
-                    yield node.lineno, why
+            elif isinstance(node, ast.Attribute) and (why := self._attribute(node, roots)):
+                yield node.lineno, why
         known = own | self.functions | self.constants | BUILTINS
         for node in (n for s in function.body for n in ast.walk(s)):
             if isinstance(node, ast.Name) and node.id not in known and id(node) not in roots:
@@ -192,9 +196,8 @@ class _Rewrite:
             )
         for node, clash in added(self.rewrite, self.author, self.kernel):
             if clash:
-                yield f"{file}:{node.lineno}: {clash} is a name of {self.author.name} too; " + (
-                    "call it something else"
-                )
+                theirs = f"{clash} is a name of {self.author.name} too"
+                yield f"{file}:{node.lineno}: {theirs}; call it something else"
 
 
 def added(
@@ -294,7 +297,7 @@ def values_set(rewrite: TritonProgram, kernel: Kernel) -> dict[str, int]:
     metas = {*kernel.constexpr, *mine.constexpr, *OPTIONS}
     found = {n: v for n, v in mine.defaults.items() if n in mine.constexpr - kernel.constexpr}
     for node in rewrite.tree.body:
-        if isinstance(node, ast.Assign) and is_integer(node.value):
-            assert isinstance(node.value, ast.Constant)
-            found |= {n: int(node.value.value) for n in bound_names(node) if n in metas}
+        value = integer(node.value) if isinstance(node, ast.Assign) else None
+        if value is not None:
+            found |= {n: value for n in bound_names(node) if n in metas}
     return found

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, Timing
-from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy
 from cudaops.domain.judge import judge
+from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy
 from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Element
 from cudaops.errors import InputError
 from cudaops.executors.arrays import Array, Values, decoded, in_step, stored
@@ -23,8 +23,18 @@ from cudaops.gates.isolation import isolation_gate
 from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import EXACT_CASES
 from cudaops.sandbox.printed import AuthorsOutput, compare_printed
-from cudaops.triton.bench import POISON, RESIZED, Bench, Reference, Workload, capture_again, weights
+from cudaops.triton.bench import (
+    POISON,
+    RESIZED,
+    Bench,
+    Reference,
+    Workload,
+    capture_again,
+    left,
+    weights,
+)
 from cudaops.triton.host import one_line
+from cudaops.triton.source import TritonProgram
 
 REPEATS = 5
 """Launches on the captured inputs in one process. Chosen: a race shows in few launches or seldom;
@@ -114,13 +124,9 @@ class _Gates:
         args = {k: v for k, v in launch.args.items() if k in self._parameters() or k not in metas}
         args |= {n: {"value": v} for n, v in metas.items()}
         args = {k: v for k, v in args.items() if k in self._parameters()}
-        return workload.task(
-            cases, grid=grid, args=args, options={**launch.options, **options}
-        )
+        return workload.task(cases, grid=grid, args=args, options={**launch.options, **options})
 
     def _parameters(self) -> tuple[str, ...]:
-        from cudaops.triton.source import TritonProgram
-
         text = self.candidate.module.read_text("utf-8")
         kernels = TritonProgram(text, self.candidate.module.name).kernels
         return kernels[self.bench.kernel.name].parameters
@@ -174,17 +180,19 @@ class _Gates:
         found: dict[str, list[tuple[Reference, int, BufferAccuracy]]] = {}
         changed: list[str] = []
         for number, (reference, case) in enumerate(zip(order, cases, strict=True)):
-            for result in range(case["results"]):
-                files = out / f"job_0_{number}"
-                group = _group(reference, result)
-                found.setdefault(group, []).extend(
-                    (reference, n, self._compared(reference, n, files / f"{result}_{n}"))
+            for result, same in enumerate(case["same"]):
+                files = left(out / f"job_0_{number}", reference.case, same, f"{result}_")
+                found.setdefault(_group(reference, result), []).extend(
+                    (reference, n, self._compared(reference, n, files[n]))
                     for n in sorted(reference.workload.changed)
                 )
-                changed += self._changed(reference, files, result)
-        order_of = ("correctness_captured", "correctness_exact", "correctness_perturbed",
-                    "correctness_domain", "repeat")  # fmt: skip
-        passed = all([self._compared_gate(name, found.get(name, [])) for name in order_of])
+                changed += _changed(reference, same)
+        order_of: tuple[GateName, ...] = (
+            "correctness_captured", "correctness_exact", "correctness_perturbed",
+            "correctness_domain", "repeat",
+        )  # fmt: skip
+        told = [self._compared_gate(name, found.get(name, [])) for name in order_of]
+        passed = all(told)
         names = ", ".join(sorted(set(changed)))
         summary = f"changes {names}, which the author's kernel leaves alone"
         if not changed:
@@ -201,18 +209,15 @@ class _Gates:
         return gate.passed
 
     def _compared_gate(
-        self, name: str, found: Sequence[tuple[Reference, int, BufferAccuracy]]
+        self, name: GateName, found: Sequence[tuple[Reference, int, BufferAccuracy]]
     ) -> bool:
-        words: dict[str, GateName] = {
-            n: n for n in REQUIRED  # type: ignore[misc]
-        }
         sets = {(r.workload.name, r.case.name) for r, _, _ in found}
         numbers = {"input_sets": float(len(sets))}
         failed = next(((r, a) for r, _, a in found if not a.passed), None)
         if failed is not None:
             reference, accuracy = failed
             text = f"{reference.workload.name} {reference.case.name}: {accuracy.summary}"
-            return self._gate(words[name], False, text, {**numbers, **accuracy.numbers})
+            return self._gate(name, False, text, {**numbers, **accuracy.numbers})
         if name == "repeat":
             text = f"{REPEATS} launches on the captured inputs: every result matches"
             return self._gate("repeat", True, text, numbers)
@@ -224,7 +229,7 @@ class _Gates:
                 "correctness_perturbed": "no drawn inputs on which the author's kernel runs",
             }.get(name, "nothing was compared")
             # Without drawn inputs nothing is known beyond the program's own: that is refused.
-            return self._gate(words[name], name != "correctness_perturbed", text, numbers)
+            return self._gate(name, name != "correctness_perturbed", text, numbers)
         worst = max((a for _, _, a in found), key=lambda a: max(a.numbers.values(), default=0.0))
         if name == "correctness_captured":
             text = f"captured inputs: {worst.summary}"
@@ -234,7 +239,7 @@ class _Gates:
             numbers["inputs"] = float(len(sets))
         else:
             text = f"{len(sets)} sets of inputs match: {', '.join(sorted({c for _, c in sets}))}"
-        return self._gate(words[name], True, text, {**worst.numbers, **numbers})
+        return self._gate(name, True, text, {**worst.numbers, **numbers})
 
     def _compared(self, reference: Reference, n: int, result: Path) -> BufferAccuracy:
         workload = reference.workload
@@ -252,16 +257,6 @@ class _Gates:
         if n not in workload.reads and element in FLOATING:
             sides = _written(sides, element)
         return compare(sides, element, workload.buffer_name(n), self.policy)
-
-    def _changed(self, reference: Reference, files: Path, result: int) -> list[str]:
-        """Buffers that it changed and the author's kernel does not."""
-        workload, found = reference.workload, []
-        for n, path in enumerate(reference.case.inputs):
-            if n in workload.changed or path is None:
-                continue
-            if not same_contents(files / f"{result}_{n}", path):
-                found.append(workload.buffer_name(n))
-        return found
 
     def whole_program(self, script: Path) -> bool:
         """The author's program with the candidate in it, on every run of it."""
@@ -294,10 +289,7 @@ class _Gates:
         """Times of both, and once more; gates on what the timed launches left and on the clocks."""
         bench = self.bench
         timed = [w for w in bench.workloads if w.weight > 0]
-        references = [
-            next(r for r in bench.references if r.workload.name == w.name and r.case.name == "captured")
-            for w in timed
-        ]
+        references = [_captured(bench, w) for w in timed]
         pairs = []
         for workload, reference in zip(timed, references, strict=True):
             case = {**reference.case.task(1), "repeatable": not workload.changed & workload.reads}
@@ -335,26 +327,26 @@ class _Gates:
             for at, side in ((1, "the rewrite"), (0, "the author's")):
                 if not all(reply["guards"][at]):
                     return self._gate("timed_outputs", False, f"{side} wrote into a guard zone")
-                for result in range(reply["results"][at]):
+                for result, same in enumerate(reply["same"][at]):
                     seen += 1
-                    files = out / f"pair_{number}"
+                    files = left(out / f"pair_{number}", reference.case, same, f"{at}_{result}_")
                     for n in sorted(reference.workload.changed):
-                        found = self._compared(reference, n, files / f"{at}_{result}_{n}")
+                        found = self._compared(reference, n, files[n])
                         if not found.passed:
                             text = f"{side} in timed launches: {found.summary}"
                             return self._gate("timed_outputs", False, text, found.numbers)
-                    if at and self._changed_file(reference, files, result):
-                        return self._gate("timed_outputs", False, "timed launches change inputs")
+                    if at and (names := _changed(reference, same)):
+                        text = f"timed launches change {', '.join(names)}"
+                        return self._gate("timed_outputs", False, text)
         text = f"{seen} distinct results of all timed launches match"
         return self._gate("timed_outputs", True, text, {"results": float(seen)})
 
-    def _changed_file(self, reference: Reference, files: Path, result: int) -> bool:
-        return any(
-            path is not None
-            and n not in reference.workload.changed
-            and not same_contents(files / f"1_{result}_{n}", path)
-            for n, path in enumerate(reference.case.inputs)
-        )
+
+def _changed(reference: Reference, same: Sequence[bool]) -> list[str]:
+    """Buffers that a launch changed and the author's kernel does not."""
+    workload = reference.workload
+    changed = (n for n, is_same in enumerate(same) if not is_same and n not in workload.changed)
+    return [workload.buffer_name(n) for n in changed]
 
 
 def _group(reference: Reference, result: int) -> GateName:
@@ -383,9 +375,7 @@ def _written(sides: Sides, element: Element) -> Sides:
         return in_step(kept, values, sides.baseline)
 
     wide = None if sides.wide is None else masked(sides.wide)
-    return sides._replace(
-        result=masked(sides.result), baseline=masked(sides.baseline), wide=wide
-    )
+    return sides._replace(result=masked(sides.result), baseline=masked(sides.baseline), wide=wide)
 
 
 def _comparison(
@@ -421,6 +411,13 @@ def _comparison(
     return Comparison(workload=workload.name, weight=share, baseline=side(0), candidate=side(1))
 
 
+def _captured(bench: Bench, workload: Workload) -> Reference:
+    """The author's results on the captured inputs, without which there is no bench."""
+    return next(
+        r for r in bench.references if (r.workload.name, r.case.name) == (workload.name, "captured")
+    )
+
+
 def tune(
     bench: Bench, order: Mapping[str, Sequence[int]], trials: int, folder: Path
 ) -> list[dict[str, Any]]:
@@ -432,14 +429,14 @@ def tune(
     timed = [w for w in bench.workloads if w.weight > 0]
     launches = []
     for workload, share in zip(timed, weights(timed), strict=True):
-        reference = next(r for r in bench.references
-                         if r.workload.name == workload.name and r.case.name == "captured")  # fmt: skip
+        reference = _captured(bench, workload)
         grids = list(zip(bench.configs, workload.launch.grids, strict=True))
         args = {k: v for k, v in workload.launch.args.items() if k not in bench.values}
         options = {k: v for k, v in workload.launch.options.items() if k not in bench.values}
         launches.append(
-            workload.task([reference.case.task(1)], grids=grids, weight=share, args=args,
-                          options=options)  # fmt: skip
+            workload.task(
+                [reference.case.task(1)], grids=grids, weight=share, args=args, options=options
+            )
         )
     task = {
         "task": "tune", "kernel": bench.kernel.name, "module": str(bench.module),

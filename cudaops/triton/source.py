@@ -214,15 +214,17 @@ def _kernel(node: ast.stmt) -> Kernel | None:
             for a in arguments
             if a.annotation is not None and "constexpr" in ast.unparse(a.annotation)
         ),
-        {a.arg: d.value for a, d in pairs if is_integer(d)},
+        {a.arg: value for a, d in pairs if (value := integer(d)) is not None},
         node,
         autotuned=not all(map(is_jit, node.decorator_list)),
     )
 
 
-def is_integer(node: ast.AST | None) -> bool:
-    """Whether it is an integer literal."""
-    return isinstance(node, ast.Constant) and type(node.value) is int
+def integer(node: ast.AST | None) -> int | None:
+    """The value of an integer literal; None of anything else."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    return None
 
 
 def _reached(program: TritonProgram, kernel: str) -> set[str]:
@@ -327,11 +329,10 @@ def _place(
     program: TritonProgram, value: ast.expr, grid: ast.expr, around: tuple[Scope, ...]
 ) -> Place | str:
     """Where the value of an argument stands as an integer, or why it does not."""
-    if isinstance(value, ast.Constant) and type(value.value) is int:
-        in_grid = {n.value for n in ast.walk(grid) if is_integer(n)}  # type: ignore[attr-defined]
-        if value.value in in_grid:
-            return f"{value.value} stands in the grid as a number too"
-        return Place(value.value, program.span(value))
+    if (number := integer(value)) is not None:
+        if any(integer(n) == number for n in ast.walk(grid)):
+            return f"{number} stands in the grid as a number too"
+        return Place(number, program.span(value))
     if not isinstance(value, ast.Name):
         return f"{ast.unparse(value)} is no integer"
     for scope in reversed(around):
@@ -339,10 +340,10 @@ def _place(
         if not bindings:
             continue
         only = bindings[0]
-        if len(bindings) > 1 or not isinstance(only, ast.Assign) or not is_integer(only.value):
+        number = integer(only.value) if isinstance(only, ast.Assign) else None
+        if len(bindings) > 1 or not isinstance(only, ast.Assign) or number is None:
             return f"{value.id} is not set once, to an integer"
-        assert isinstance(only.value, ast.Constant)
-        return Place(int(only.value.value), program.span(only.value), value.id)
+        return Place(number, program.span(only.value), value.id)
     return f"{value.id} is set nowhere in this file"
 
 
