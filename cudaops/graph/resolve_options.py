@@ -300,8 +300,8 @@ def _triton(
         )
     if not is_triton(source.read_text("utf-8", "replace")):
         raise InputError(
-            f"{source.name} is Python without a @triton.jit function; name its kernels with "
-            "--source K.cu"
+            f"{source.name} is Python; name the kernels for it with --source K.cu, or have "
+            "them in it as @triton.jit functions"
         )
     if where.executor == "remote":
         raise InputError("a Triton program is for this machine; a service does not run your Python")

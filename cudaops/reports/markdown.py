@@ -222,12 +222,14 @@ def _files(record: RunRecord) -> str:
 
 
 def _how(record: RunRecord) -> str:
+    interpreted = record.options.is_triton and record.time_source == "modelled"
+    times = "Triton's interpreter, no times" if interpreted else f"times {content.clock_of(record)}"
     facts_of_run = [
         ("run", record.run_id),
         ("date", record.date),
         ("cudaops", record.cudaops_version),
-        ("executor", f"{record.executor}, times {content.clock_of(record)}"),
-        ("target", f"{record.device}, {record.sm_arch}"),
+        ("executor", f"{record.executor}, {times}"),
+        *([] if interpreted else [("target", f"{record.device}, {record.sm_arch}")]),
         ("isolation", (record.judgement and record.judgement.isolation) or "not judged"),
         ("run time", f"{record.loop_time_seconds:.1f} s"),
         *(
