@@ -27,6 +27,7 @@ from cudaops.domain.run import (
     VerifySummary,
 )
 from cudaops.errors import InputError
+from cudaops.executors.cuda.telemetry import whole_gpus
 from cudaops.executors.isolation.level import enforce
 from cudaops.executors.isolation.level import notices as isolation_notices
 from cudaops.executors.ledger import LEDGER, seconds_by_tool
@@ -190,9 +191,12 @@ def _opened(
         events.emit("intake", "intake", "started", words)
         work = folder / "work"
         (work / "cache").mkdir(parents=True)
+        on_gpu = options.executor == "cuda"
+        gpus = whole_gpus() if on_gpu else []
         host = Host(
-            interpreter, options.executor == "cuda", options.timeout_seconds, work / "cache",
-            settings.gpu_driver, (settings.runs.resolve(), settings.builds_folder.resolve()),
+            interpreter, on_gpu, options.timeout_seconds, work / "cache", settings.gpu_driver,
+            (settings.runs.resolve(), settings.builds_folder.resolve()),
+            gpus[0] if len(gpus) == 1 else "",
         )  # fmt: skip
         seed = options.policy.seed if options.policy.seed is not None else secrets.randbits(62)
         bench = open_bench(

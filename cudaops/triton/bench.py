@@ -207,6 +207,8 @@ def open_bench(
     for number, run in enumerate(runs):
         task = _capture_task(program, named, configs, keeps=MOST_CONTENTS)
         captures.append(host.capture(script, run.argv, task, folder / f"capture_{number}"))
+    if host.on_gpu and captures[0].uuid:
+        host = host._replace(uuid=f"GPU-{captures[0].uuid}")
     target = _target(program, named, captures)
     kernel = program.kernels[target]
     (folder / "author.py").write_text(program.module(target), encoding="utf-8")
@@ -343,9 +345,8 @@ def _is_read(kernel: Kernel, parameter: str) -> bool:
 
 def _referenced(bench: Bench, seed: int) -> Bench:
     """With the author's results on the captured inputs and on every drawn set that suits it."""
-    jobs: list[dict[str, Any]] = [{"module": str(bench.module), "launches": []}]
     cases = {w.name: tuple(_cases(w, seed, bench.folder / "inputs")) for w in bench.workloads}
-    jobs[0]["launches"] = [w.task([c.task(1) for c in cases[w.name]]) for w in bench.workloads]
+    launches = [w.task([c.task(1) for c in cases[w.name]]) for w in bench.workloads]
     wide_module = bench.folder / "author_wide.py"
     wide_module.write_text(widened_text(bench.module.read_text("utf-8")), encoding="utf-8")
     (bench.folder / "wide").mkdir()
@@ -354,13 +355,10 @@ def _referenced(bench: Bench, seed: int) -> Bench:
         for w in bench.workloads
     }
     wide_launches = [_widened(w, wide_cases[w.name]) for w in bench.workloads]
-    jobs.append({"module": str(wide_module), "launches": wide_launches})
-    out = bench.folder / "author"
-    task = {"task": "run", "kernel": bench.kernel.name, "jobs": jobs}
-    asked = bench.host.asked(task, out, reads=(bench.folder,))
-    if isinstance(asked, Misbehaved):
-        raise InputError(f"{bench.kernel.name}: the author's kernel alone {asked.message}")
-    plain, wide = asked[0]["jobs"]
+    out, wide_out = bench.folder / "author", bench.folder / "author_wide"
+    plain = _alone(bench, bench.module, launches, out)
+    # A process of its own: a compiler that has no such kernel may end it.
+    wide = _alone(bench, wide_module, wide_launches, wide_out)
     if plain["failed"]:
         raise InputError(f"{bench.kernel.name} cannot be run alone: {plain['failed']}")
     found: list[Reference] = []
@@ -377,7 +375,7 @@ def _referenced(bench: Bench, seed: int) -> Bench:
         widened = wide["cases"][number] if wide["cases"] else {"failed": wide["failed"]}
         files = None
         if not widened["failed"]:
-            files = left(out / f"job_1_{number}", wide_case, widened["same"][0], "0_")
+            files = left(wide_out / f"job_0_{number}", wide_case, widened["same"][0], "0_")
             _as_left(workload, outputs, files)
         elif not problems:
             problems.append(widened["failed"])
@@ -393,6 +391,19 @@ def _referenced(bench: Bench, seed: int) -> Bench:
         found.append(Reference(workload, case, outputs, files, any(shares)))
     problem = problems[0][:200] if problems else ""
     return bench._replace(references=tuple(found), wide_problem=problem)
+
+
+def _alone(
+    bench: Bench, module: Path, launches: Sequence[Mapping[str, Any]], out: Path
+) -> dict[str, Any]:
+    """The author's kernel on every case, in a process of its own."""
+    jobs = [{"module": str(module), "launches": launches}]
+    task = {"task": "run", "kernel": bench.kernel.name, "jobs": jobs}
+    asked = bench.host.asked(task, out, reads=(bench.folder,))
+    if isinstance(asked, Misbehaved):
+        return {"failed": f"its process {asked.message}", "cases": []}
+    found: dict[str, Any] = asked[0]["jobs"][0]
+    return found
 
 
 def _require_captured(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -14,6 +15,7 @@ from cudaops.domain.base import Record
 from cudaops.domain.execution import Misbehaved, MisbehaviourKind
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.errors import InputError, SandboxUnavailable
+from cudaops.executors.cuda.gpu_lock import gpu_lock
 from cudaops.executors.cuda.program import gpu_environment
 from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.level import level_of
@@ -89,6 +91,8 @@ class Host(NamedTuple):
     """Where Triton keeps what it compiles, made; one run's."""
     driver: str = "nvidia"
     hidden: tuple[Path, ...] = ()
+    uuid: str = ""
+    """Of the GPU, by which its lock is called; empty where it is not known yet."""
 
     @property
     def phase(self) -> Phase:
@@ -127,8 +131,10 @@ class Host(NamedTuple):
     def asked(
         self, task: Mapping[str, Any], out: Path, cwd: Path | None = None,
         reads: tuple[Path, ...] = (), writes: tuple[Path, ...] = (), timeout_s: float | None = None,
+        *, alone: bool = False,
     ) -> tuple[dict[str, Any], Finished] | Misbehaved:  # fmt: skip
-        """The reply to a task, in the new folder `out`.
+        """The reply to a task, in the new folder `out`. `alone`: nobody else of ours uses the GPU
+        meanwhile.
 
         Raises InputError where the worker refuses the program, SandboxUnavailable where it cannot
         be started.
@@ -140,20 +146,22 @@ class Host(NamedTuple):
         path = out.with_suffix(".json")
         path.write_text(json.dumps({**task, "interpret": not self.on_gpu}), encoding="utf-8")
         limit = self.timeout_s if timeout_s is None else timeout_s
-        done = run_bounded(
-            [str(self.interpreter.path), "-B", str(WORKER.absolute()), str(path), str(out)],
-            cwd=cwd or out,
-            timeout_s=limit + STARTING_S,
-            env=self._environment(),
-            tool="triton",
-            confine=Confinement(
-                self.phase,
-                (*reads, WORKER.absolute(), KERNELS.absolute(), path),
-                (*writes, out, self.cache),
-                runs=self._runs(),
-                moves=True,
-            ),
+        confine = Confinement(
+            self.phase,
+            (*reads, WORKER.absolute(), KERNELS.absolute(), path),
+            (*writes, out, self.cache),
+            runs=self._runs(),
+            moves=True,
         )
+        with gpu_lock(self.uuid, alone=alone) if self.on_gpu and self.uuid else nullcontext():
+            done = run_bounded(
+                [str(self.interpreter.path), "-B", str(WORKER.absolute()), str(path), str(out)],
+                cwd=cwd or out,
+                timeout_s=limit + STARTING_S,
+                env=self._environment(),
+                tool="triton",
+                confine=confine,
+            )
         return self._reply(done, out, limit)
 
     def _runs(self) -> tuple[Path, ...]:

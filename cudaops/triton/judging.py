@@ -16,7 +16,6 @@ from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Element
 from cudaops.errors import InputError
 from cudaops.executors.arrays import Array, Values, decoded, in_step, stored
 from cudaops.executors.compare import same_contents
-from cudaops.executors.cuda.gpu_lock import gpu_lock
 from cudaops.gates.accuracy import BufferAccuracy, compare_sides, compare_sides_exactly
 from cudaops.gates.clocks import clocks_gate
 from cudaops.gates.isolation import isolation_gate
@@ -299,8 +298,7 @@ class _Gates:
             "task": "time", "kernel": bench.kernel.name, "pairs": pairs,
             "modules": [str(bench.module), str(self.candidate.module)],
         }  # fmt: skip
-        with gpu_lock(f"GPU-{bench.captures[0].uuid}", alone=True):
-            asked = bench.host.asked(task, out, reads=(bench.folder, self.folder))
+        asked = bench.host.asked(task, out, reads=(bench.folder, self.folder), alone=True)
         if isinstance(asked, Misbehaved):
             self._gate("timed_outputs", False, f"the timed process {asked.message}")
             return (), ()
@@ -444,8 +442,7 @@ def tune(
         "start": bench.values, "trials": trials, "seconds": TUNE_S,
         "in_grid": [n for n in bench.values if n in bench.kernel.constexpr],
     }  # fmt: skip
-    with gpu_lock(f"GPU-{bench.captures[0].uuid}", alone=True):
-        asked = bench.host.asked(task, folder, reads=(bench.folder,), timeout_s=2 * TUNE_S)
+    asked = bench.host.asked(task, folder, reads=(bench.folder,), timeout_s=2 * TUNE_S, alone=True)
     if isinstance(asked, Misbehaved):
         raise InputError(f"{bench.kernel.name}: tuning {asked.message}")
     tried = asked[0]["tried"]

@@ -186,8 +186,10 @@ class _Capture:
             described[key] = found = _described(value, storages)
             problem = problem or (f"{key} is a {type(value).__name__}" if found is None else "")
         buffers = [_buffer(s, described, n) for n, s in enumerate(storages)]
-        what: dict[str, Any] = {"kernel": name, "grid": where, "args": described, "options": options,
-                "buffers": buffers, "problem": problem}  # fmt: skip
+        what: dict[str, Any] = {
+            "kernel": name, "grid": where, "args": described, "options": options,
+            "buffers": buffers, "problem": problem,
+        }  # fmt: skip
         key = json.dumps(what, sort_keys=True)
         known = self.launches.get(key)
         if known is not None:

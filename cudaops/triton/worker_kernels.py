@@ -334,9 +334,7 @@ class _Time:
         for number, pair in enumerate(self.task["pairs"]):
             sides = [_Side(f, launch, "cuda") for f, launch in zip(functions, pair, strict=True)]
             found.append(self._pair(sides, pair[0]["cases"][0], self.out / f"pair_{number}"))
-        return {
-            "pairs": found,
-        }
+        return {"pairs": found}
 
     def _pair(self, sides: list[_Side], case: dict[str, Any], folder: Path) -> dict[str, Any]:
         folder.mkdir()
