@@ -25,7 +25,7 @@ LAYER_OF = {
     "recipes": "library", "transformations": "library", "prompts": "library", "rag": "library",
     "gates": "library",
     "timemodel": "timemodel", "executors": "executors", "sandbox": "sandbox", "problem": "sandbox",
-    "preload": "sandbox",
+    "preload": "sandbox", "triton": "library",
     "reports": "library", "certify": "library", "models": "library", "memory": "library",
     "search": "library", "mcp_servers": "serving", "agents": "serving",
     "graph": "graph", "service": "api",
@@ -37,7 +37,7 @@ APART = {
 """Siblings that do not know each other."""
 FAMILY = {
     "executors": "sandbox", "gates": "sandbox", "problem": "sandbox", "preload": "sandbox",
-    "transformations": "recipes",
+    "transformations": "recipes", "triton": "sandbox",
 }  # fmt: skip
 """Parts that count as one sibling with another: where code runs and what it must pass; what
 rewrites kernels by itself."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
 import threading
 from collections.abc import Iterator
@@ -227,6 +228,13 @@ def profile(
     resolved = _resolved(options, path, None, settings)
     from cudaops.api import runner_of
 
+    if resolved.is_triton:
+        from cudaops.graph.triton_run import profile_lines
+
+        with _live(None) as progress:
+            lines = profile_lines(resolved, progress, settings)
+        print_out(json.dumps(lines, indent=2) if as_json else "\n".join(lines))
+        return
     with _live(None) as progress:
         summary = runner_of(resolved.executor).profile_only(resolved, progress, settings)
     _print_profile(summary, as_json)

@@ -134,6 +134,7 @@ def judge(
     released: bool = False,
     isolation: IsolationLevel | None = None,
     referenced: bool = False,
+    required: Sequence[GateName] | None = None,
 ) -> Judgement:
     """Decide about one candidate from its gates and its times.
 
@@ -149,11 +150,13 @@ def judge(
         released: Treat quarantined gates as passed, to see what a person would release.
         isolation: How well the candidate was confined, for the record.
         referenced: A reference of the author's says what is right: its gate is needed as well.
+        required: Gates without which nothing is accepted, of what is no CUDA C++ (a Triton kernel
+            is neither preprocessed nor an object of nvcc's); None: those above.
     """
     if (stopped := _stopped(gates, released)) is not None:
         return _rejected(stopped, gates, isolation)
     if not comparisons:
-        missing = _missing_gate(gates, REQUIRED_GATES) or "no time was taken"
+        missing = _missing_gate(gates, required or REQUIRED_GATES) or "no time was taken"
         return _rejected(missing, gates, isolation)
     pairs = [(c.baseline.source, c.candidate.source) for c in (*comparisons, *fresh)]
     sources = {source for pair in pairs for source in pair}
@@ -167,7 +170,9 @@ def judge(
     decided = [_speedup_gate("speedup", speedup, comparisons, policy, measured)]
     # A candidate that is too slow needs no further gate; one that is fast needs every one.
     if decided[0].passed:
-        missing_gate = _missing_gate(gates, _required(measured, policy, referenced))
+        needed = (*(required or _required(measured, referenced)),)
+        needed = (*needed, "review") if policy.review else needed
+        missing_gate = _missing_gate(gates, needed)
         if missing_gate is None and measured and not fresh:
             missing_gate = "remeasured: this gate did not run"
         if missing_gate is not None:
@@ -204,10 +209,9 @@ def _stopped(gates: Sequence[Gate], released: bool) -> str | None:
     return reason
 
 
-def _required(measured: bool, policy: Policy, referenced: bool) -> tuple[GateName, ...]:
+def _required(measured: bool, referenced: bool) -> tuple[GateName, ...]:
     gates = REQUIRED_MEASURED_GATES if measured else REQUIRED_GATES
-    gates = (*gates, "reference") if referenced else gates
-    return (*gates, "review") if policy.review else gates
+    return (*gates, "reference") if referenced else gates
 
 
 def _rejected(reason: str, gates: Sequence[Gate], isolation: IsolationLevel | None) -> Judgement:

@@ -329,15 +329,20 @@ class CompilerOptions(Record):
     whole line."""
 
 
-class ReferenceOptions(Record):
+class InterpreterOptions(Record):
+    """Of every command on the user's own machine, where FILE may be Python; kept in RunOptions."""
+
+    python: FileName | None = None
+    """Interpreter that runs FILE.py (default: that of cudaops)."""
+
+
+class ReferenceOptions(InterpreterOptions):
     """Of the main job on the user's own machine, where Python says what is right; kept in
     RunOptions."""
 
     kernel_source: Annotated[FileName | None, Flag("--source")] = None
     """CUDA file that implements FILE.py, with `@launch` comments that say how its kernels are
     launched; or KernelBench's MODEL_NEW.py."""
-    python: FileName | None = None
-    """Interpreter that runs FILE.py (default: that of cudaops)."""
 
 
 class NcuOptions(Record):
@@ -372,12 +377,20 @@ class ReviewOptions(Record):
 
 
 class ProfileOptions(
-    ProgramOptions, CompilerOptions, ProjectOptions, PlaceOptions, NcuOptions, TrustOptions
+    ProgramOptions,
+    CompilerOptions,
+    ProjectOptions,
+    InterpreterOptions,
+    PlaceOptions,
+    NcuOptions,
+    TrustOptions,
 ):
     """All that `profile` may be asked for."""
 
 
-class VerifyOptions(ProgramOptions, CompilerOptions, PlaceOptions, JudgeOptions, TrustOptions):
+class VerifyOptions(
+    ProgramOptions, CompilerOptions, InterpreterOptions, PlaceOptions, JudgeOptions, TrustOptions
+):
     """All that `verify` may be asked for."""
 
 

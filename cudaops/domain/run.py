@@ -76,6 +76,8 @@ class RunOptions(
     ncu_clock_control: ClockControl = "none"
     ncu_every_metric: bool = False
     policy: Policy = Policy()
+    is_triton: bool = False
+    """Whether `source` is a program in Python with Triton kernels."""
     out: str
     """The run folder, absolute."""
 
@@ -90,7 +92,8 @@ class RunOptions(
     @property
     def compiles_itself(self) -> bool:
         """Whether the program is one in Python that compiles its CUDA while it runs."""
-        return self.source.endswith(".py") and (self.kernel_source or ".py").endswith(".py")
+        own = (self.kernel_source or ".py").endswith(".py") and not self.is_triton
+        return own and self.source.endswith(".py")
 
 
 class Event(Record):

@@ -19,6 +19,7 @@ from cudaops.domain.options import (
     BeamOptions,
     CompilerOptions,
     ExecutorChoice,
+    InterpreterOptions,
     JudgeOptions,
     ModelOptions,
     NcuOptions,
@@ -222,8 +223,8 @@ def resolve(
         _require_single(fields, where)
     if isinstance(options, ProjectOptions):
         fields |= _project(options, fields, where)
-    if isinstance(options, ReferenceOptions):
-        fields |= _reference(options, source, fields, where)
+    if isinstance(options, InterpreterOptions):
+        fields |= _python(options, source, fields, where)
     if "policy" not in fixed:
         parts = [part for part in Policy.__bases__ if isinstance(options, part)]
         names = {name for part in parts for name in part.model_fields}  # type: ignore[attr-defined]
@@ -273,24 +274,61 @@ def _project(options: ProjectOptions, fields: Mapping[str, Any], where: Target) 
     }
 
 
+def _python(
+    options: InterpreterOptions, source: Path, fields: Mapping[str, Any], where: Target
+) -> dict[str, Any]:
+    """What FILE.py is, and by which interpreter."""
+    if isinstance(options, ReferenceOptions) and options.kernel_source is not None:
+        return _reference(options, options.kernel_source, source, fields, where)
+    if source.suffix == ".py":
+        return _alone(options, source, fields, where)
+    if options.python is not None:
+        raise InputError(f"--python is for programs in Python, and {source.name} is none")
+    return {}
+
+
+def _alone(
+    options: InterpreterOptions, source: Path, fields: Mapping[str, Any], where: Target
+) -> dict[str, Any]:
+    """Of a program in Python that has its kernels in it, or compiles them itself."""
+    from cudaops.triton.source import is_triton
+
+    if fields.get("run_command") is not None:
+        raise InputError(
+            f"{source.name} is Python: let it read its kernels from a file, as in "
+            'RawKernel(open("kernel.cu").read(), ...), and name that file with --run '
+            f'"python3 {source.name}"'
+        )
+    if not is_triton(source.read_text("utf-8", "replace")):
+        if not isinstance(options, ReferenceOptions):
+            raise InputError(
+                f"{source.name} is Python without @triton.jit functions; `cudaops run` takes it "
+                "where it compiles its CUDA itself, by torch.utils.cpp_extension"
+            )
+        _require_own_compiler(source, fields, where)
+        return _interpreter(options)
+    if where.executor == "remote":
+        raise InputError("a Triton program is for this machine; a service does not run your Python")
+    if fields.get("build_command") is not None or fields.get("nvcc") is not None:
+        raise InputError("--build and --nvcc are for CUDA C++; Triton compiles its kernels itself")
+    return {"is_triton": True, **_interpreter(options)}
+
+
+def _interpreter(options: InterpreterOptions) -> dict[str, Any]:
+    if options.python is not None and "/" in options.python:
+        return {"python": str(Path(options.python).absolute())}
+    return {}
+
+
 def _reference(
-    options: ReferenceOptions, source: Path, fields: Mapping[str, Any], where: Target
+    options: ReferenceOptions,
+    kernels: str,
+    source: Path,
+    fields: Mapping[str, Any],
+    where: Target,
 ) -> dict[str, Any]:
     """What `--source` says, absolute; and that nothing was asked that a problem has not."""
-    python = source.suffix == ".py"
-    if options.kernel_source is None:
-        if python and fields.get("run_command") is not None:
-            raise InputError(
-                f"{source.name} is Python: let it read its kernels from a file, as in "
-                'RawKernel(open("kernel.cu").read(), ...), and name that file with --run '
-                f'"python3 {source.name}"'
-            )
-        if options.python is not None and not python:
-            raise InputError(f"--python is for programs in Python, and {source.name} is none")
-        if python:
-            _require_own_compiler(source, fields, where)
-        return _interpreter(options)
-    if not python:
+    if source.suffix != ".py":
         raise InputError(
             f"--source names the kernels for a reference in Python, and {source.name} is none"
         )
@@ -298,23 +336,15 @@ def _reference(
         raise InputError("--source is for this machine; a service does not run your Python")
     if fields["build_command"] is not None:
         raise InputError("--build is for projects; a problem's program is written by cudaops")
-    if options.kernel_source.endswith(".py"):
+    if kernels.endswith(".py"):
         _require_own_compiler(source, fields, where)
-        found = {"kernel_source": str(source_file(Path(options.kernel_source)))}
-        return found | _interpreter(options)
+        return {"kernel_source": str(source_file(Path(kernels))), **_interpreter(options)}
     if fields["argv"] or fields["argument_lines"] or fields["odd_sizes"]:
         raise InputError(
             "a problem has no arguments: its sizes are those that its Python draws; leave --args, "
             "--odd-sizes and what follows -- out"
         )
-    found = {"kernel_source": str(source_file(Path(options.kernel_source)))}
-    return found | _interpreter(options)
-
-
-def _interpreter(options: ReferenceOptions) -> dict[str, Any]:
-    if options.python is None or "/" not in options.python:
-        return {}
-    return {"python": str(Path(options.python).absolute())}
+    return {"kernel_source": str(source_file(Path(kernels))), **_interpreter(options)}
 
 
 def _require_own_compiler(source: Path, fields: Mapping[str, Any], where: Target) -> None:

@@ -33,6 +33,7 @@ from cudaops.executors.cpu.toolchain import build_runtime, is_runtime_built
 from cudaops.executors.ledger import LEDGER, seconds_by_tool
 from cudaops.executors.stopping import Ahead, stoppable
 from cudaops.executors.untrusted_files import remove
+from cudaops.graph import triton_run
 from cudaops.graph.build import build_graph
 from cudaops.graph.certificate import write_certificate
 from cudaops.graph.context import Context
@@ -88,6 +89,8 @@ def start(
     Raises InputError (nothing is left behind), EnvironmentFailure (the run can be resumed where
     it got past intake) and AwaitsReview (likewise, with the answer).
     """
+    if options.is_triton:
+        return triton_run.start(options, on_event, settings)
     started = time.monotonic()
     open_run = begin(options, on_event, settings)
     return _to_its_end(open_run, settings, started, on_review)
@@ -127,6 +130,8 @@ def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> OpenRun
 
     Whoever begins or reopens a run closes its bench's executor.
     """
+    if options.is_triton:
+        raise InputError("Triton programs are for `cudaops run`, `verify` and `profile` alone")
     check_database(settings)
     check_model(options, settings)
     folder = Path(options.out)
@@ -169,6 +174,8 @@ def reopen(folder: Path, on_event: OnEvent, settings: Settings) -> OpenRun:
 
 def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> ProfileSummary:
     """Metrics and verdict of the kernel, without touching it. Leaves no folder behind."""
+    if options.is_triton:
+        raise InputError("Triton programs have no metrics: `cudaops profile` lists their launches")
     folder = Path(options.out)
     with run_folder(folder, keep=False):
         events = EventLog(folder / "events.jsonl", on_event)
@@ -186,6 +193,8 @@ def verify_files(
 
     Where no kernel is named and a program replaces one, that one is judged.
     """
+    if options.is_triton:
+        return triton_run.verify_files(base, candidate, options, on_event, settings)
     started = time.monotonic()
     folder = Path(options.out)
     with contextlib.ExitStack() as after:

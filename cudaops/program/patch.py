@@ -14,10 +14,15 @@ def unified_patch(before: Program, after: Program) -> str:
     """Unified diff over all files, paths under `a/` and `b/`. Empty where nothing changed."""
     old = {f.path: f.text for f in before.files}
     return "".join(
-        "".join(_one_file(f.path, old.get(f.path, ""), f.text))
+        file_patch(f.path, old.get(f.path, ""), f.text)
         for f in after.files
         if old.get(f.path, "") != f.text
     )
+
+
+def file_patch(path: str, old: str, new: str) -> str:
+    """The same of one file."""
+    return "".join(_one_file(path, old, new))
 
 
 def _one_file(path: str, old: str, new: str) -> Iterator[str]:

@@ -479,7 +479,10 @@ def _gate_row(gate: Gate, clock: Clock) -> GateRow:
 def files(record: RunRecord) -> list[tuple[str, str]]:
     """Name and purpose of what the run left in its folder."""
     kept = [("report.md", "this report"), ("run.json", "the run record, machine-readable")]
-    if record.best is not None:
+    if record.best is not None and record.options.is_triton:
+        replaces = "drop-in replacement for the author's file"
+        kept = [("best.py", replaces), ("best.patch", "the same as a patch"), *kept]
+    elif record.best is not None:
         replaces = "drop-in replacement for the author's file"
         if record.options.run_command is not None and record.options.build_command is None:
             replaces = "the author's file with the rewrite beside the kernel"

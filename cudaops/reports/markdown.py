@@ -61,7 +61,9 @@ def _head(record: RunRecord) -> str:
             "> The GPU was a **stand-in** on this machine's processor: its times say nothing of "
             "any GPU. Correctness was checked by running the kernels."
         )
-    if record.time_source == "modelled":
+    if record.time_source == "modelled" and record.options.is_triton:
+        lines.append("> Results were compared in **Triton's interpreter**; no time was taken.")
+    elif record.time_source == "modelled":
         lines.append(
             f"> Every time and speedup here is **modelled** for {record.device}, not measured: "
             "no GPU took part. Correctness was checked by running the kernels."
@@ -207,10 +209,11 @@ def _rewrite(record: RunRecord) -> str:
     tuned = ", ".join(f"{name}={value}" for name, value in sorted(record.best.values().items()))
     longest = max((len(run) for run in re.findall("`+", record.best.source)), default=0)
     fence = "`" * max(3, longest + 1)
+    language = "python" if record.options.is_triton else "cuda"
     return (
         f"## The rewrite\n\n{_text(record.best.title)}, proposed by {_text(record.best.proposer)}"
         f"{f', tuned {tuned}' if tuned else ''}. {_text(record.best.why)}\n\n"
-        f"{fence}cuda\n{record.best.source.rstrip()}\n{fence}"
+        f"{fence}{language}\n{record.best.source.rstrip()}\n{fence}"
     )
 
 
@@ -219,12 +222,14 @@ def _files(record: RunRecord) -> str:
 
 
 def _how(record: RunRecord) -> str:
+    interpreted = record.options.is_triton and record.time_source == "modelled"
+    times = "Triton's interpreter, no times" if interpreted else f"times {content.clock_of(record)}"
     facts_of_run = [
         ("run", record.run_id),
         ("date", record.date),
         ("cudaops", record.cudaops_version),
-        ("executor", f"{record.executor}, times {content.clock_of(record)}"),
-        ("target", f"{record.device}, {record.sm_arch}"),
+        ("executor", f"{record.executor}, {times}"),
+        *([] if interpreted else [("target", f"{record.device}, {record.sm_arch}")]),
         ("isolation", (record.judgement and record.judgement.isolation) or "not judged"),
         ("run time", f"{record.loop_time_seconds:.1f} s"),
         *(

@@ -20,6 +20,8 @@ def next_steps(record: RunRecord) -> list[str]:
     """What the record's outcome calls for."""
     folder, source = PurePath(record.options.out), shlex.quote(record.options.source)
     if record.outcome in ("accepted", "provisional"):
+        if record.options.is_triton:
+            return _in_triton(record)
         best = shlex.quote(str(folder / "best.cu"))
         steps = ["Show the diff:", f"$ less {shlex.quote(str(folder / 'best.patch'))}"]
         if record.options.compiles_itself:
@@ -99,6 +101,17 @@ def _in_python(record: RunRecord) -> list[str]:
         words = [options.python or "python3", options.source, *options.program_runs[0].argv]
         steps.append(f"$ {shlex.join(words)}")
     return [*steps, f"$ python -m cudaops apply {run} --revert"]
+
+
+def _in_triton(record: RunRecord) -> list[str]:
+    """How a rewrite gets into a Python program with Triton kernels."""
+    patch = shlex.quote(str(PurePath(record.options.out) / "best.patch"))
+    where = shlex.quote(str(PurePath(record.options.source).parent))
+    return [
+        "Show the diff, and apply it:",
+        f"$ less {patch}",
+        f"$ patch -p1 -d {where} < {patch}",
+    ]
 
 
 def _in_kernels(record: RunRecord) -> list[str]:

@@ -64,6 +64,8 @@ class Confinement:
     """Executables beside the command."""
     limits: Limits | None = None
     """None: the phase's."""
+    moves: bool = False
+    """It may move files from folder to folder, as compilers may: Triton's cache does so."""
     at_most: IsolationLevel = "S3"
     """Not confined better than this, for what a stronger level is known to break."""
 
@@ -109,7 +111,7 @@ def rules(confinement: Confinement, command: Path) -> list[Rule] | None:
             *places.python(),
             Rule(Path("/proc/self"), READ | WRITE_FILE | TRUNCATE),
         ]
-    extra = REFER if phase == "compile" else 0
+    extra = REFER if phase == "compile" or confinement.moves else 0
     found += [Rule(p, RUN) for p in confinement.runs]
     found += [Rule(p, READ) for p in confinement.reads]
     found += [Rule(p, WRITE | extra, needed=True) for p in confinement.writes]

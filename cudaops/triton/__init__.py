@@ -1,0 +1,1 @@
+"""Triton kernels as a back end: [docs/triton.md](../../docs/triton.md)."""
