@@ -356,8 +356,9 @@ def _require_own_compiler(source: Path, fields: Mapping[str, Any], where: Target
         )
     if where.executor != "cuda":
         raise InputError(
-            f"{source.name} is Python; name the kernels for it with --source K.cu, or, where it "
-            "compiles them itself by torch.utils.cpp_extension, run it on a GPU: --executor cuda"
+            f"{source.name} is Python; name the kernels for it with --source K.cu, have them in it "
+            "as @triton.jit functions, or, where it compiles them itself by "
+            "torch.utils.cpp_extension, run it on a GPU: --executor cuda"
         )
 
 
