@@ -275,6 +275,15 @@ class _Gates:
                 text = f"{after} launches of {name} and exit code {again.exit}; the author's "
                 text += f"program makes {before} and exits with {capture.exit}"
                 return self._gate("whole_program", False, text)
+            grids = {one.grid for one in again.launches if one.kernel == name}
+            wanted = {
+                bench.grid(w, self.candidate.values) or w.launch.grid
+                for w in bench.workloads
+                if w.folder.parent.name == f"capture_{number}"
+            }
+            if other := wanted - grids:
+                text = f"launches {name} on grids {sorted(grids)}, and {other} was judged"
+                return self._gate("whole_program", False, text)
             found = compare_printed(
                 capture.stdout, again.stdout, self.policy.rtol_program, AuthorsOutput()
             )

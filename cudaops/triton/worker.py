@@ -203,14 +203,15 @@ class _Capture:
     def _grids(self, name: str, frame: Any, bound: Any, where: list[int]) -> list[Any]:
         """The grid for each of the configurations asked for; None where it cannot be told."""
         line = frame.f_lineno
+        configs = self.task["configs"][name]
         sites = [s for s in self.task["sites"][name] if s["first"] <= line <= s["last"]]
         found: list[Any] = []
-        for config in self.task["configs"][name]:
+        for config in configs:
             if not sites:
                 found.append(None)
                 continue
             site = sites[0]
-            names = {v: config[m] for m, v in site["variables"].items() if m in config}
+            names = {v: config[m] for v, m in site["variables"].items() if m in config}
             space = {**frame.f_globals, **frame.f_locals, **names}
             try:
                 for statement in site["derived"]:
@@ -221,7 +222,8 @@ class _Capture:
                 found.append([int(n) for n in grid])
             except Exception:  # noqa: BLE001 - whatever the author's text raises: no grid
                 found.append(None)
-        return found
+        # The first is the author's: where it is another grid than the launch's, none is believed.
+        return found if found[:1] == [where] else [None] * len(configs)
 
     def _recorded(self, what: dict[str, Any], storages: list[Any], go: Callable[[], Any]) -> Any:
         size = 2 * sum(b["bytes"] for b in what["buffers"])

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import sys
+from pathlib import Path
 
 import pytest
 
 from cudaops.errors import InputError
 from cudaops.triton.bench import axes, widened_text
 from cudaops.triton.source import TritonProgram, is_triton
+from cudaops.triton.worker import _Capture
 from tests.triton.programs import SIZES, example
 
 HEAD = """import torch
@@ -116,3 +119,19 @@ def test_the_widened_kernel_names_float64_alone() -> None:
     wide = widened_text(example("matmul").module("matmul"))
     assert "float32" not in wide
     assert "tl.float64" in wide
+
+
+def test_the_grid_is_worked_out_for_other_values_in_the_launching_frame() -> None:
+    small = 64
+    frame = sys._getframe()
+    assert frame.f_locals["small"] == small
+    site = {
+        "first": 1, "last": 10**6, "grid": "grid", "variables": {"small": "BLOCK"},
+        "derived": ["blocks = -(-1000 // small)", "grid = (blocks, 1)"],
+    }  # fmt: skip
+    configs = [{"BLOCK": 64}, {"BLOCK": 256}, {"BLOCK": 0}]
+    capture = _Capture({"most_bytes": 0, "sites": {"k": [site]}, "configs": {"k": configs}}, Path())
+    assert capture._grids("k", frame, {}, [16, 1]) == [[16, 1], [4, 1], None]
+    assert capture._grids("k", frame, {}, [17, 1]) == [None] * 3
+    site |= {"grid": "lambda meta: (meta['BLOCK'] // 2,)", "derived": []}
+    assert capture._grids("k", frame, {"BLOCK": 64}, [32]) == [[32], [128], [0]]
