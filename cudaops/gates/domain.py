@@ -262,6 +262,7 @@ class DomainJudge:
         numbers = {
             "inputs_refused": float(len(refusals)), "inputs": float(applied),
             "inputs_refused_as_launched": float(len(as_launched)),
+            "misbehaved": float(least.misbehaved is not None),
         }  # fmt: skip
         gate = Gate(name="correctness_domain", passed=False, summary=summary, numbers=numbers)
         return Judged(gate, least.misbehaved)

@@ -355,7 +355,9 @@ def test_a_flood_of_output_is_stopped(executor: CpuExecutor, tmp_path: Path) -> 
     outcome = executor.run_program(parsed, (), 60.0)
     assert isinstance(outcome, Misbehaved)
     assert outcome.what == "output_flood"
-    assert outcome.message.startswith("printed more than 16 MiB and was stopped; give it arguments")
+    assert outcome.message.startswith(
+        "printed more than 128 MiB and was stopped; give it arguments"
+    )
 
 
 def test_a_host_stack_that_overflows_is_said(executor: CpuExecutor, tmp_path: Path) -> None:
