@@ -129,7 +129,8 @@ def captured_of_author(
         found = capture(timeout_s, whole=whole)
     else:
         whole_s = PROFILED_WHOLE_SHARE * timeout_s
-        found = capture(PROFILED_SHARE * timeout_s, whole=False, whole_s=whole_s)
+        timeout_s *= PROFILED_SHARE
+        found = capture(timeout_s, whole=False, whole_s=whole_s)
     if not whole or isinstance(found, CompileFailed):
         return found
     if not judged and isinstance(found, Captured) and (found.cut or found.stopped or found.beyond):
