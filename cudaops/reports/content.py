@@ -495,7 +495,8 @@ def files(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def oracle_sentences(record: RunRecord) -> list[str]:
-    """Sensitivity of the correctness check on this program, and what it cannot."""
+    """Sensitivity of the correctness check on this program, what it cannot see, and which launches'
+    contents are inputs."""
     found = record.qualification
     if found is None:
         return []
@@ -518,7 +519,7 @@ def _captured_launches(record: RunRecord) -> list[str]:
     if program is None or program.launches <= program.workloads:
         return []
     sets = f"Captured input sets: {program.workloads} of {program.launches:,} launches"
-    return [f"{sets}; of launches with the same grid, block and arguments only the first is one."]
+    return [f"{sets}, the first of each grid, block and arguments."]
 
 
 def access_rows(accesses: Sequence[AccessSummary]) -> list[tuple[str, str, str, str, str]]:
