@@ -431,7 +431,9 @@ def _passed(
 ) -> Gate:
     """`right`: inputs on which the rewrite matches; `left`: those on which a `@requires` of it
     fails, so that the baseline runs."""
-    summary = f"matches the baseline on {right} generated inputs ({' / '.join(domain.shapes)})"
+    summary = (
+        f"matches the baseline on {right} generated inputs (sizes {' / '.join(domain.shapes)})"
+    )
     if left:
         summary += f"; on {left} further inputs a @requires fails and the baseline runs"
     reached = [_reached(domain.branches, "baseline"), _reached(own, "rewrite")]

@@ -54,7 +54,9 @@ class Draw:
         """In words: `sizes rows = 61; row_ptr steps, x signed, drawn k = 3`."""
         told = [f"{n} {w.replace('_', ' ')}" for n, w in self.ways.items()]
         told += [f"drawn {n} = {v:.9g}" for n, v in self.values.items()]
-        sizes = self.shape.what if self.recorded is None else f"launch {self.recorded + 1}"
+        sizes = f"{'' if self.shape.is_captured else 'sizes '}{self.shape.what}"
+        if self.recorded is not None:
+            sizes = f"launch {self.recorded + 1}"
         return "; ".join(one for one in (sizes, ", ".join(told)) if one)
 
     @property

@@ -64,7 +64,7 @@ class Shape(NamedTuple):
     accesses: int
     """Of global memory by the author's kernel on these."""
     what: str
-    """`sizes rows = 61, cols = 53`, or `as captured`."""
+    """`rows = 61, cols = 53`, or `as captured`."""
     is_captured: bool = False
 
 
@@ -181,7 +181,7 @@ class ShapeFinder:
             if tuple(values.values()) in seen:
                 continue
             seen.add(tuple(values.values()))
-            what = "sizes " + ", ".join(f"{name} = {value}" for name, value in chosen.items())
+            what = ", ".join(f"{name} = {value}" for name, value in chosen.items())
             smaller = with_scalars(workload, chosen)
             for grid in _grids(workload, sizes, values):
                 yield smaller.model_copy(update={"grid": grid}), what
