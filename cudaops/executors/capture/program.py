@@ -78,6 +78,11 @@ class Child(NamedTuple):
     unopened: str = ""
     """What to tell of files that it could not open; empty: nothing."""
 
+    @property
+    def said(self) -> str:
+        """Its complaint, and that."""
+        return "; ".join(one for one in (complaint(self.done), self.unopened) if one)
+
 
 Record = Callable[[str | None, Path, int], Child | CompileFailed | Misbehaved]
 """Runs the program with this kernel (None: every kernel) recorded, contents put into a folder as
@@ -161,8 +166,7 @@ class Recording:
         if not isinstance(ran, Child):
             return ran
         counts = launch_counts(ran.report, self.warm_ups)
-        said = "; ".join(one for one in (complaint(ran.done), ran.unopened) if one)
-        target = self._target(kernel, counts, ran.report, said)
+        target = self._target(kernel, counts, ran.report, ran.said)
         if isinstance(target, Misbehaved):
             return target
         found = recorded(ran.report, self.program, target, self.warm_ups)
@@ -208,16 +212,17 @@ class Recording:
             recorded=self._recorded_launches(ran.report, source, folder),
             others=() if known.template_parameters else other_launches(ran.report, known),
             cut=tuple(names_of(ran.report, "cut")),
-            beyond=tuple(
-                warning.placed
-                for warning in find_warnings(ran.report, ran.executable, self.names)
-                if warning.what == "out_of_bounds"
-            ),
+            beyond=self._let_through(ran),
             alike=reader.alike,
             stopped=bool(ran.report.all("stopped")),
             paused=bool(ran.report.all("paused")),
             passed_over=tuple(passed_over),
         )
+
+    def _let_through(self, ran: Child) -> tuple[str, ...]:
+        """See `Captured.beyond`."""
+        warnings = find_warnings(ran.report, ran.executable, self.names)
+        return tuple(one.placed for one in warnings if one.what == "out_of_bounds")
 
     def _behind(
         self, target: str, counts: tuple[LaunchCount, ...], report: Report
