@@ -376,7 +376,7 @@ def test_a_read_past_an_allocation_is_let_through_where_only_times_are_wanted(
     assert outcome.what == "out_of_bounds"
     outcome = executor.capture(parsed, None, (), tmp_path / "d", 30.0, whole=False, whole_s=9.0)
     assert isinstance(outcome, Captured), outcome
-    assert [line.partition(" ")[0] for line in outcome.beyond] == ["k.cu:4:"]
+    assert [line.partition(" ")[0] for line in outcome.beyond] == ["k.cu:3:"]
     assert "past the end of allocation x (size 4096 bytes)" in outcome.beyond[0]
 
 
