@@ -26,6 +26,9 @@ from cudaops.storage import raise_for_space
 
 MAX_OUTPUT_BYTES = 8 * 1024 * 1024
 """Kept of stdout and of stderr; a child that writes twice as much is ended."""
+PRINTED_BYTES = 128 * 1024 * 1024
+"""The same of an author's whole program, of which what comes after `MAX_OUTPUT_BYTES` is not
+kept: with a line an element, 2^20 elements are 20 MB."""
 MAX_FILE_BYTES = 16 * 1024**3
 """Largest file a child may write."""
 TERMINAL_GRACE_S = 2.0
@@ -74,6 +77,7 @@ def run_bounded(
     timeout_s: float,
     env: Mapping[str, str] | None = None,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
+    printed_bytes: int | None = None,
     tool: str | None = None,
     confine: Confinement | None = None,
     uncounted_s: Callable[[], float] = float,
@@ -85,7 +89,8 @@ def run_bounded(
     `confine` says what the child may do, and None that it is a trusted tool which sees nothing
     untrusted but names. A child that cannot be confined as wanted is not run. `uncounted_s` says
     how many seconds of its life so far do not count as time that it took. `stdin`: what it reads
-    there; None: nothing.
+    there; None: nothing. `printed_bytes`: with more on one stream it is ended; None: with twice
+    `max_output_bytes`, which are kept.
 
     Raises PrerequisiteError where the program does not exist, SandboxUnavailable where the machine
     cannot start a process, cannot confine it, or has no space left, Stopped where the work it is
@@ -98,17 +103,18 @@ def run_bounded(
         return started + timeout_s + uncounted_s()
 
     given = child_environment(env)
+    most = OutputLimits(max_output_bytes, printed_bytes or 2 * max_output_bytes)
     level = "S0" if confine is None else level_of(confine.phase, confine.at_most)
     if confine is None or level == "S0":
         child = _start(command, cwd, given, stdin=stdin)
-        collected = _watched(child, deadline, max_output_bytes, None)
+        collected = _watched(child, deadline, most, None)
         code = child.returncode
     else:
         confined = Confined(confine, level, command, cwd, given, cpu_s=timeout_s)
         try:
             child = _start(confined.argv, cwd, {}, confined, stdin)
             watch = Watch(child.pid, confined.limits, (*confine.writes, confined.folder))
-            collected = _watched(child, deadline, max_output_bytes, watch, confined)
+            collected = _watched(child, deadline, most, watch, confined)
             report = confined.launcher_report()
             stopped = collected.timed_out or collected.flooded or bool(collected.exceeded)
             confined.raise_if_not_begun(report, stopped, collected.stderr)
@@ -162,6 +168,13 @@ def _start(
     return child
 
 
+class OutputLimits(NamedTuple):
+    """Of one stream of a child."""
+
+    kept_bytes: int
+    read_bytes: int
+
+
 class _Collected(NamedTuple):
     """What came of a child and why it was stopped, if it was."""
 
@@ -175,7 +188,7 @@ class _Collected(NamedTuple):
 def _watched(
     child: subprocess.Popen[bytes],
     deadline: Callable[[], float],
-    limit: int,
+    limits: OutputLimits,
     watch: Watch | None,
     confined: Confined | None = None,
 ) -> _Collected:
@@ -183,7 +196,7 @@ def _watched(
     try:
         if confined is None:
             _limit(child.pid)
-        return _drain(child, deadline, limit, watch)
+        return _drain(child, deadline, limits, watch)
     finally:
         if confined is not None:
             confined.release()
@@ -220,7 +233,7 @@ def _ending(pid: int) -> Iterator[int | None]:
 def _drain(
     child: subprocess.Popen[bytes],
     deadline: Callable[[], float],
-    limit: int,
+    limits: OutputLimits,
     watch: Watch | None,
 ) -> _Collected:
     """Read both pipes until they close, the child passes a bound, or time is up."""
@@ -258,8 +271,8 @@ def _drain(
                     selector.unregister(stream)
                     continue
                 seen[stream] += len(data)
-                kept[stream] += data[: max(0, limit - len(kept[stream]))]
-                flooded = flooded or seen[stream] > 2 * limit
+                kept[stream] += data[: max(0, limits.kept_bytes - len(kept[stream]))]
+                flooded = flooded or seen[stream] > limits.read_bytes
     out, err = bytes(kept[child.stdout]), bytes(kept[child.stderr])
     full = flooded or exceeded.startswith(DISK)
     return _Collected(out, err, timed_out, full, exceeded)

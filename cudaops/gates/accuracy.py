@@ -64,7 +64,13 @@ class BufferAccuracy(NamedTuple):
 
     passed: bool
     summary: str
+    """Begins with the buffer's name: `C: ...`."""
     numbers: dict[str, float]
+
+    @property
+    def buffer(self) -> str:
+        """Its name, as the author has it."""
+        return self.summary.partition(": ")[0]
 
 
 class Finding(NamedTuple):

@@ -534,6 +534,10 @@ def accuracy_gate(name: GateName, found: Sequence[Finding]) -> Gate:
     worst = next((one for one in found if not one.accuracy.passed), None)
     label = "/".join(kinds) if worst is None else worst.kind
     shown = (worst or found[0]).accuracy.summary
+    others = {one.accuracy.buffer: None for one in found} if worst is None else {}
+    others.pop(found[0].accuracy.buffer, None)
+    if others:
+        shown += f"; compared as well: {', '.join(others)}"
     return Gate(
         name=name,
         passed=worst is None,

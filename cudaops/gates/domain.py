@@ -262,6 +262,7 @@ class DomainJudge:
         numbers = {
             "inputs_refused": float(len(refusals)), "inputs": float(applied),
             "inputs_refused_as_launched": float(len(as_launched)),
+            "misbehaved": float(least.misbehaved is not None),
         }  # fmt: skip
         gate = Gate(name="correctness_domain", passed=False, summary=summary, numbers=numbers)
         return Judged(gate, least.misbehaved)
@@ -444,7 +445,9 @@ def _passed(
 ) -> Gate:
     """`right`: inputs on which the rewrite matches; `left`: those on which a `@requires` of it
     fails, so that the baseline runs."""
-    summary = f"matches the baseline on {right} generated inputs ({' / '.join(domain.shapes)})"
+    summary = (
+        f"matches the baseline on {right} generated inputs (sizes {' / '.join(domain.shapes)})"
+    )
     if left:
         summary += f"; on {left} further inputs a @requires fails and the baseline runs"
     reached = [_reached(domain.branches, "baseline"), _reached(own, "rewrite")]

@@ -179,7 +179,7 @@ def profile_only(options: RunOptions, on_event: OnEvent, settings: Settings) -> 
     folder = Path(options.out)
     with run_folder(folder, keep=False):
         events = EventLog(folder / "events.jsonl", on_event)
-        bench, _, _ = _intake(options, events, settings)
+        bench, _, _ = _intake(options, events, settings, judged=False)
         try:
             return asyncio.run(_profile(bench, events, settings, options.ncu_every_metric))
         finally:
@@ -205,20 +205,22 @@ def verify_files(
                 replaced = replaced_by(base, candidate, compilation_of(options))
             kernel = next(iter(replaced)) if len(replaced) == 1 else options.kernel
             options = options.model_copy(update={"source": str(base), "kernel": kernel})
-            bench, options, seconds = _intake(options, events, settings)
+            bench, options, _ = _intake(options, events, settings)
             after.callback(close_executor, bench.executor)
             after.callback(bench.ahead.end)
             require_replaced(bench, replaced)
             warm(bench)
+            seconds = time.monotonic() - started
             state = judge_candidate(bench, candidate, events)
         judged = OpenRun(options, bench, events, utc_now(), seconds)
         return finish(judged, state, started, settings)
 
 
 def _intake(
-    options: RunOptions, events: EventLog, settings: Settings
+    options: RunOptions, events: EventLog, settings: Settings, *, judged: bool = True
 ) -> tuple[Workbench, RunOptions, float]:
-    """The open program, the options with the device that is there, and the seconds it took."""
+    """The open program, the options with the device that is there, and the seconds it took.
+    `judged`: whether rewrites will be."""
     started = time.monotonic()
     runs = len(options.program_runs)
     often = "once" if runs == 1 else f"{runs} times"
@@ -242,7 +244,7 @@ def _intake(
                 "compiling first what runs kernels on a processor: once on this machine"
             )
             building.begin(lambda: build_runtime(executor.cache))
-        bench = open_bench(options, executor)
+        bench = open_bench(options, executor, judged=judged)
         seconds = time.monotonic() - started
         _tell_intake(bench, options, seconds, events)
         failing.pop_all()

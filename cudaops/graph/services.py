@@ -114,8 +114,9 @@ def settled(options: RunOptions, executor: Executor) -> RunOptions:
     return options.model_copy(update={"device": executor.device, "sm_arch": executor.sm_arch})
 
 
-def open_bench(options: RunOptions, executor: Executor) -> Workbench:
-    """Intake and capture into the run folder `options.out`, which is made.
+def open_bench(options: RunOptions, executor: Executor, *, judged: bool = True) -> Workbench:
+    """Intake and capture into the run folder `options.out`, which is made. `judged`:
+    whether rewrites will be.
 
     Raises InputError where the program cannot be optimised as it is.
     """
@@ -138,6 +139,7 @@ def open_bench(options: RunOptions, executor: Executor) -> Workbench:
         timeout_s=options.timeout_seconds,
         odd_sizes=options.odd_sizes,
         warm_ups=options.warm_ups,
+        judged=judged,
     )
     if program.problem is not None:
         require_author(bench)

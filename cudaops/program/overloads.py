@@ -194,7 +194,7 @@ def pointer_type(kernel: Kernel) -> str:
 def address(kernel: Kernel, callee: str) -> str:
     """What a kernel's address is written as, of this instance where it is a template."""
     if not kernel.needs_types:
-        return f"&{callee}"
+        return f"&::{callee}"  # not what `using namespace std` brings along
     spaces = kernel.qualified_name.split("::")[:-1]
     arguments = f"<{callee.partition('<')[2]}" if kernel.template_parameters else ""
     pointer = "::".join(["", *spaces, _POINTER + arguments])

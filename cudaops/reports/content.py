@@ -29,6 +29,15 @@ TIMED_GATES = ("physical_floor", "speedup")
 """Gates whose numbers rest on a time, and so on its source."""
 
 
+RESULT_GATES = (
+    "correctness_captured",
+    "correctness_exact",
+    "correctness_perturbed",
+    "repeat",
+    "correctness_domain",
+)
+"""Gates that compare results with the baseline's. One that compared has numbers."""
+
 _ENDS: dict[PerformanceLimitKind, str] = {
     "roofline": "the kernel is at the device's roofline",
     "launch_bound": "the kernel is as short as an empty launch",
@@ -98,7 +107,30 @@ def headline(record: RunRecord) -> str:
         speedup = f"{kernel}: speedup {times_faster(record.verify.speedup, clock_of(record))}"
         several = len(_times_shown(record))
         return f"{speedup} over {several} launch configurations" if several > 1 else speedup
+    if is_rejected(record):
+        return f"{kernel}: {_why_rejected(record)}"
     return f"{kernel}: {one_line(record.reason)}"
+
+
+def outcome_word(record: RunRecord) -> str:
+    """The outcome as reports head it: a rewrite that the user handed in is `rejected`, where a
+    search has `nothing found`."""
+    return "rejected" if is_rejected(record) else record.outcome.replace("_", " ")
+
+
+def is_rejected(record: RunRecord) -> bool:
+    """Whether the record is of `verify`, and its rewrite was not kept."""
+    handed_in = [attempt.proposer for attempt in record.attempts] == ["user"]
+    return handed_in and record.outcome == "nothing_found"
+
+
+def _why_rejected(record: RunRecord) -> str:
+    """The gate that failed; of results that differ, that they do, and the first place."""
+    failed = next((gate for gate in gates_of(record) if not gate.passed), None)
+    compared = failed is not None and failed.name in RESULT_GATES and failed.numbers
+    if failed is None or not compared or failed.numbers.get("misbehaved"):
+        return one_line(record.attempts[0].judgement.reason)
+    return f"results differ: {one_line(failed.summary)}"
 
 
 def times_sentence(record: RunRecord) -> str | None:
@@ -179,10 +211,11 @@ def meaning(record: RunRecord) -> str:
         return f"{_ENDS[record.end.kind]} ({bar})"
     gates = gates_of(record)
     passed = f"all {len(gates)} gates passed" if gates else "all gates passed"
+    missed = "the rewrite has not" if is_rejected(record) else "no candidate"
     return {
         "accepted": f"{passed}; {bar} exceeded at {policy.confidence:.0%} confidence",
         "provisional": f"{passed}; {bar}; provisional because the time is modelled",
-        "nothing_found": f"no candidate passed all gates ({bar})",
+        "nothing_found": f"{missed} passed all gates ({bar})",
         "failed": "the run ended before it could judge a candidate",
     }[record.outcome]
 
@@ -507,7 +540,8 @@ def files(record: RunRecord) -> list[tuple[str, str]]:
 
 
 def oracle_sentences(record: RunRecord) -> list[str]:
-    """Sensitivity of the correctness check on this program, and what it cannot."""
+    """Sensitivity of the correctness check on this program, what it cannot see, and which launches'
+    contents are inputs."""
     found = record.qualification
     if found is None:
         return []
@@ -520,7 +554,17 @@ def oracle_sentences(record: RunRecord) -> list[str]:
     )
     if not found.yardstick:
         first += f"; no higher-precision reference run: {found.yardstick_problem}"
-    return [one_line(f"{first}.", 600), *(one_line(f"Weak: {why}.", 600) for why in found.weak)]
+    said = [f"{first}.", *(f"Weak: {why}." for why in found.weak), *_captured_launches(record)]
+    return [one_line(sentence, 600) for sentence in said]
+
+
+def _captured_launches(record: RunRecord) -> list[str]:
+    """Which launches' contents are inputs, where not each one's are."""
+    program = record.program
+    if program is None or program.launches <= program.workloads:
+        return []
+    sets = f"Captured input sets: {program.workloads} of {program.launches:,} launches"
+    return [f"{sets}, the first of each grid, block and arguments."]
 
 
 def access_rows(accesses: Sequence[AccessSummary]) -> list[tuple[str, str, str, str, str]]:

@@ -40,7 +40,7 @@ def run_report(record: RunRecord) -> str:
 
 def _head(record: RunRecord) -> str:
     lines = [
-        f"# {_text(content.kernel_of(record))}: {record.outcome.replace('_', ' ')}",
+        f"# {_text(content.kernel_of(record))}: {content.outcome_word(record)}",
         f"**{_text(content.headline(record))}**",
         _text(
             f"{content.times_sentence(record) or 'No candidate was timed'}; "

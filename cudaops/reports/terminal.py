@@ -76,6 +76,10 @@ _OUTCOME_STYLE = {
 _MARK_STYLE = {"pass": "green", "HELD": "bold yellow", "FAIL": "bold red"}
 
 
+def _style_of(record: RunRecord) -> str:
+    return _OUTCOME_STYLE["failed" if content.is_rejected(record) else record.outcome]
+
+
 def run_summary(record: RunRecord) -> RenderableType:
     """Outcome, correctness, limits, attempts, model, gates, notices, files, next steps."""
     parts: list[RenderableType] = [outcome(record), *_correctness(record)]
@@ -262,7 +266,7 @@ def gate_table(
 def outcome(record: RunRecord) -> RenderableType:
     """Outcome, speedup and times: the first lines of the summary."""
     title = Text.assemble(
-        (record.outcome.replace("_", " ").upper(), _OUTCOME_STYLE[record.outcome]),
+        (content.outcome_word(record).upper(), _style_of(record)),
         "  ",
         (content.headline(record), "bold"),
     )

@@ -117,21 +117,33 @@ def captured_of_author(
     timeout_s: float,
     *,
     whole: bool = True,
+    judged: bool = True,
     warm_ups: WarmUps = "auto",
 ) -> CaptureOutcome:
     """See `Executor.capture`, of the author's program. Its results are what a rewrite is held
     against, so it is found out whether they are a reference; nobody's program else is asked that.
+    `judged` False: no rewrite will be, and a program that takes long is captured in part.
     """
-    found = executor.capture(
-        program, kernel, argv, folder, timeout_s, whole=whole, warm_ups=warm_ups
-    )
+    capture = partial(executor.capture, program, kernel, argv, folder, warm_ups=warm_ups)
+    if judged or not whole:
+        found = capture(timeout_s, whole=whole)
+    else:
+        whole_s = PROFILED_WHOLE_SHARE * timeout_s
+        timeout_s *= PROFILED_SHARE
+        found = capture(timeout_s, whole=False, whole_s=whole_s)
     if not whole or isinstance(found, CompileFailed):
+        return found
+    if not judged and isinstance(found, Captured) and (found.cut or found.stopped or found.beyond):
         return found
     if isinstance(found, Captured) and not found.workloads:
         return found
     return executor.as_reference(program, kernel, found, argv, folder, timeout_s, warm_ups=warm_ups)
 
 
+PROFILED_SHARE, PROFILED_WHOLE_SHARE = 0.3, 0.2
+"""Of the time limit: for so long a program runs of which no rewrite is judged; and for so long each
+of its launches is executed whole. Chosen: with the usual limit of 120 s a program of 24 s is
+captured as if one were judged, and a profile takes less than two minutes."""
 RIVAL = MOST_RUNS
 """Number of the folder for another kernel than the one with most seconds."""
 
@@ -146,8 +158,12 @@ class ProgramCapture:
         folder: Path,
         timeout_s: float,
         warm_ups: WarmUps = "auto",
+        *,
+        judged: bool = True,
     ) -> None:
-        """`folder`: where workloads will stand, each under its id. `timeout_s`: for each run."""
+        """`folder`: where workloads will stand, each under its id. `timeout_s`: for each run.
+        `judged`: whether rewrites will be, by what is captured."""
+        self.judged = judged
         self.executor = executor
         self.program = program
         self.folder = folder
@@ -183,6 +199,7 @@ class ProgramCapture:
         kept = [CapturedRun(run=run, captured=found[i]) for i, run in enumerate(runs)]
         notices += found[leader].passed_over
         notices += [_alike(found[i]) for i in found if found[i].alike]
+        notices += [_beyond(one) for i in found for one in found[i].beyond]
         if odd_sizes:
             kept += self._odd(target, runs, notices)
         captured = CapturedRuns(runs=tuple(kept), notices=tuple(notices))
@@ -216,6 +233,7 @@ class ProgramCapture:
                 self.folder / f"run{number}",
                 self.timeout_s,
                 whole=run.role != "timed",
+                judged=self.judged,
                 warm_ups=self.warm_ups,
             )
         except InputError as error:
@@ -355,6 +373,11 @@ def _alike(captured: Captured) -> str:
     launches = f"{captured.alike} further launches of {captured.kernel}"
     differ = "they differ in contents, offsets and counters alone"
     return f"{launches} are left out: {differ} ({each:.1f} GB each)"
+
+
+def _beyond(read: str) -> str:
+    """What a read outside of an allocation means to whoever has it profiled."""
+    return f"{read}: let through for a profile; no rewrite is judged before that is corrected"
 
 
 def _weighed(number: int, run: ProgramRun, weights: float, workload: Workload) -> Workload:

@@ -51,10 +51,12 @@ class Draw:
 
     @property
     def what(self) -> str:
-        """In words: `rows 61; row_ptr steps, x signed`."""
-        told = [f"{n} {v:.9g}" for n, v in self.values.items()]
-        told += [f"{n} {w.replace('_', ' ')}" for n, w in self.ways.items()]
-        sizes = self.shape.what if self.recorded is None else f"launch {self.recorded + 1}"
+        """In words: `sizes rows = 61; row_ptr steps, x signed, drawn k = 3`."""
+        told = [f"{n} {w.replace('_', ' ')}" for n, w in self.ways.items()]
+        told += [f"drawn {n} = {v:.9g}" for n, v in self.values.items()]
+        sizes = f"{'' if self.shape.is_captured else 'sizes '}{self.shape.what}"
+        if self.recorded is not None:
+            sizes = f"launch {self.recorded + 1}"
         return "; ".join(one for one in (sizes, ", ".join(told)) if one)
 
     @property

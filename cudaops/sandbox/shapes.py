@@ -64,7 +64,7 @@ class Shape(NamedTuple):
     accesses: int
     """Of global memory by the author's kernel on these."""
     what: str
-    """`rows 61, cols 53`, or `as captured`."""
+    """`rows = 61, cols = 53`, or `as captured`."""
     is_captured: bool = False
 
 
@@ -144,7 +144,7 @@ class ShapeFinder:
         if not isinstance(ran[0].outcome, Ran) or ran[0].accesses is None:
             return shape
         told = [f"grid {fewer.x} x {fewer.y} x {fewer.z}"]
-        told += [f"{name} {value}" for name, value in values.items()]
+        told += [f"{name} = {value}" for name, value in values.items()]
         what = ", ".join(told if shape.is_captured else [shape.what, *told])
         return Shape(self._cut(smaller, ran[0].reached_bytes), ran[0].accesses, what)
 
@@ -181,7 +181,7 @@ class ShapeFinder:
             if tuple(values.values()) in seen:
                 continue
             seen.add(tuple(values.values()))
-            what = ", ".join(f"{name} {value}" for name, value in chosen.items())
+            what = ", ".join(f"{name} = {value}" for name, value in chosen.items())
             smaller = with_scalars(workload, chosen)
             for grid in _grids(workload, sizes, values):
                 yield smaller.model_copy(update={"grid": grid}), what

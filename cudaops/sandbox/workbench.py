@@ -428,10 +428,12 @@ class Workbench:
     @property
     def stopped(self) -> str:
         """What it means that a judged run was not captured to its end; empty where all were."""
-        if not any(one.captured.stopped for one in self.captured.runs if one.is_judged):
+        judged = [one.captured for one in self.captured.runs if one.is_judged]
+        stopped = [captured.seconds for captured in judged if captured.stopped]
+        if not stopped:
             return ""
         return (
-            f"the program was stopped after {self.timeout_s:g} s: its launches until then stand "
+            f"the program was stopped after {max(stopped):.0f} s: its launches until then stand "
             "for it, and no rewrite is accepted before the whole program was run; --timeout "
             "raises the limit"
         )
@@ -477,8 +479,8 @@ class Workbench:
         if not kernels:
             return ""
         return (
-            f"of a timed run not all of {', '.join(sorted(kernels))} was executed: its times are "
-            "modelled from sampled blocks, and what depends on results may differ"
+            f"not all of {', '.join(sorted(kernels))} was executed in a run of which only times "
+            "count: they are modelled from sampled blocks, and what depends on results may differ"
         )
 
     @cached_property
@@ -586,12 +588,15 @@ def open_workbench(
     timeout_s: float,
     odd_sizes: bool = False,
     warm_ups: WarmUps = "auto",
+    judged: bool = True,
 ) -> Workbench:
     """Capture the program's launches and make a workbench of them: see `ProgramCapture.capture`.
 
-    `runs` empty: one, without arguments. Raises InputError where there is nothing to optimise.
+    `runs` empty: one, without arguments. `judged`: whether rewrites will be. Raises InputError
+    where there is nothing to optimise.
     """
-    capturing = ProgramCapture(executor, program, folder / "workloads", timeout_s, warm_ups)
+    workloads = folder / "workloads"
+    capturing = ProgramCapture(executor, program, workloads, timeout_s, warm_ups, judged=judged)
     captured = capturing.capture(kernel, runs or (ProgramRun(),), odd_sizes=odd_sizes)
     bench = Workbench(
         program, captured, executor, policy, folder, sm_arch=sm_arch, timeout_s=timeout_s

@@ -2,8 +2,9 @@
 
 A form is a file, or a folder with a `main.cu` and what that reads, under `forms/`. Comments at its
 head say how its author compiles and runs it (`// nvcc: -std=c++20`, `// args: 64 < in.txt`,
-`// exit code: 1`), and `// not yet: why` what is not taken: the test says so once it is.
-`// no rewrite: why` is in what a rewrite is refused with where the kernel can be profiled alone.
+`// exit code: 1`, `// timeout: 15` for the seconds of one run), and `// not yet: why` what is not
+taken: the test says so once it is. `// no rewrite: why` is in what a rewrite is refused with where
+the kernel can be profiled alone, `// no rewrite on cpu: why` where that is so there.
 The rewrite is one by hand where the kernel sums rows, else the author's kernel by another name.
 """
 
@@ -38,7 +39,8 @@ SUMS_ROWS = re.compile(
     r"^__global__ void rowsum\(const float \*a, float \*s, int rows, int cols\)", re.MULTILINE
 )
 _HEAD = re.compile(
-    r"^// (nvcc|args|exit code|not yet|not yet on cuda|no rewrite): (.+)$", re.MULTILINE
+    r"^// (nvcc|args|exit code|timeout|not yet(?: on cuda)?|no rewrite(?: on cpu)?): (.+)$",
+    re.MULTILINE,
 )
 
 
@@ -57,7 +59,12 @@ class Form(NamedTuple):
     @property
     def words(self) -> list[str]:
         """Options that its author's habits need."""
-        flags = {"nvcc": "--nvcc", "args": "--args", "exit code": "--exit-code"}
+        flags = {
+            "nvcc": "--nvcc",
+            "args": "--args",
+            "exit code": "--exit-code",
+            "timeout": "--timeout",
+        }
         given = [(flags[name], value) for name, value in self.said.items() if name in flags]
         return ["--json", *(word for pair in given for word in pair)]
 
@@ -100,6 +107,7 @@ def placed(form: Form, folder: Path) -> Path:
 def opened(form: Form, executor: str, folder: Path, builds: Path) -> Workbench:
     """Place the form in a folder and capture it. The working folder must be that folder."""
     source = placed(form, folder)
+    limit = {"timeout_seconds": float(form.said["timeout"])} if "timeout" in form.said else {}
     options = RunOptions(
         source=str(source),
         working_folder=str(folder),
@@ -110,6 +118,7 @@ def opened(form: Form, executor: str, folder: Path, builds: Path) -> Workbench:
         exit_code=int(form.said.get("exit code", "0")),
         policy=Policy(min_speedup=0.001),
         out=str(folder / "run"),
+        **limit,
     )
     runs_on: Executor = (
         CpuExecutor("A10", builds, program_folder=folder)
@@ -142,8 +151,12 @@ def test_it_is_profiled(
     assert json.loads(told.out)["verdict"]
 
 
-def refusals(bench: Workbench, form: Form) -> list[str]:
-    """What a trivial rewrite is refused for."""
+def refusals(form: Form, executor: str, folder: Path, builds: Path) -> list[str]:
+    """What a trivial rewrite is refused for, or the form where one would be judged."""
+    try:
+        bench = opened(form, executor, folder, builds)
+    except InputError as error:
+        return [str(error)]
     try:
         evaluation = evaluate(bench, trivial_rewrite(bench, form), bench.policy.min_speedup)
     except InputError as error:
@@ -162,8 +175,8 @@ def test_a_trivial_rewrite_of_it_passes_every_gate_of_results(
     form: Form, executor: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    refused = refusals(opened(form, executor, tmp_path, kernels), form)
-    why = form.said.get("no rewrite")
+    refused = refusals(form, executor, tmp_path, kernels)
+    why = form.said.get("no rewrite", form.said.get(f"no rewrite on {executor}"))
     if why is None:
         assert refused == []
     else:

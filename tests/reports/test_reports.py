@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from cudaops.domain.instructions import InstructionChange, KernelInstructions
+from cudaops.domain.judgement import Gate, Qualification
 from cudaops.domain.run import Event, RunRecord
 from cudaops.domain.search import FoundSequence, SearchCost, SearchSummary, StepShare
 from cudaops.errors import InputError
@@ -101,6 +102,40 @@ def test_nothing_found_says_how_far_from_the_roofline() -> None:
     assert "5.54 % of the arithmetic roofline (modelled for A10)" in text
     assert "best.cu" not in text
     assert "1.01× (modelled for A10)" in text
+
+
+def test_a_rewrite_that_was_handed_in_and_is_wrong_is_rejected_for_its_results() -> None:
+    told = "captured inputs: C: 3 of 9 elements differ; first C[2] is 1, the author's 2"
+    gate = Gate(name="correctness_captured", passed=False, summary=told, numbers={"C_max_abs": 1.0})
+    reason = f"correctness_captured: {told}"
+    tried = records.attempt("rejected")
+    judgement = tried.judgement.model_copy(update={"gates": (gate,), "reason": reason})
+    handed_in = tried.model_copy(update={"proposer": "user", "judgement": judgement})
+    record = records.nothing_found()
+    verify = record.verify.model_copy(update={"gates": (gate,)})
+    record = record.model_copy(update={"attempts": (handed_in,), "verify": verify})
+    text = " ".join(on_terminal(record).split())
+    assert f"REJECTED naive_matmul: results differ: {told}" in text
+    assert "the rewrite has not passed all gates" in text
+    assert markdown.run_report(record).startswith("# naive\\_matmul: rejected")
+    gate = gate.model_copy(update={"summary": "k.cu:4: read past the end", "numbers": {}})
+    verify = record.verify.model_copy(update={"gates": (gate,)})
+    record = record.model_copy(update={"verify": verify})
+    assert "results differ" not in content.headline(record)
+    assert content.outcome_word(records.nothing_found()) == "nothing found"
+
+
+def test_of_launches_alike_the_first_is_the_input_set() -> None:
+    qualification = Qualification(
+        controls=(), statistics=(), input_sets=5, yardstick=True, baseline_passes=True
+    )
+    record = records.provisional().model_copy(update={"qualification": qualification})
+    told = "Captured input sets: 1 of 23 launches, the first of each grid, block and arguments."
+    assert told in content.oracle_sentences(record)
+    assert record.program is not None
+    program = record.program.model_copy(update={"launches": 1})
+    alone = record.model_copy(update={"program": program})
+    assert not any("Captured input" in one for one in content.oracle_sentences(alone))
 
 
 def test_a_run_that_ended_before_profiling_still_has_a_report() -> None:

@@ -35,8 +35,14 @@ from cudaops.executors.capture.report import (
     unseen,
 )
 from cudaops.executors.capture.workloads import NotCaptured, Source, WorkloadReader
-from cudaops.executors.cpu.report import MOST_MESSAGE, Names, Report, bad_report
-from cudaops.executors.isolation.view import hint_for
+from cudaops.executors.cpu.report import (
+    MOST_MESSAGE,
+    Names,
+    Report,
+    bad_report,
+    find_warnings,
+)
+from cudaops.executors.isolation.view import HINT, hint_for
 from cudaops.executors.process import Finished, last_words
 from cudaops.executors.untrusted_files import UntrustedFileError, remove
 from cudaops.program.splice import can_be_replaced
@@ -69,6 +75,13 @@ class Child(NamedTuple):
     executable: Path
     done: Finished
     report: Report
+    unopened: str = ""
+    """What to tell of files that it could not open; empty: nothing."""
+
+    @property
+    def said(self) -> str:
+        """Its complaint, and that."""
+        return "; ".join(one for one in (complaint(self.done), self.unopened) if one)
 
 
 Record = Callable[[str | None, Path, int], Child | CompileFailed | Misbehaved]
@@ -153,7 +166,7 @@ class Recording:
         if not isinstance(ran, Child):
             return ran
         counts = launch_counts(ran.report, self.warm_ups)
-        target = self._target(kernel, counts, ran.report, complaint(ran.done))
+        target = self._target(kernel, counts, ran.report, ran.said)
         if isinstance(target, Misbehaved):
             return target
         found = recorded(ran.report, self.program, target, self.warm_ups)
@@ -199,11 +212,17 @@ class Recording:
             recorded=self._recorded_launches(ran.report, source, folder),
             others=() if known.template_parameters else other_launches(ran.report, known),
             cut=tuple(names_of(ran.report, "cut")),
+            beyond=self._let_through(ran),
             alike=reader.alike,
             stopped=bool(ran.report.all("stopped")),
             paused=bool(ran.report.all("paused")),
             passed_over=tuple(passed_over),
         )
+
+    def _let_through(self, ran: Child) -> tuple[str, ...]:
+        """See `Captured.beyond`."""
+        warnings = find_warnings(ran.report, ran.executable, self.names)
+        return tuple(one.placed for one in warnings if one.what == "out_of_bounds")
 
     def _behind(
         self, target: str, counts: tuple[LaunchCount, ...], report: Report
@@ -348,14 +367,15 @@ def redirected(argv: Sequence[str], folder: Path) -> tuple[tuple[str, ...], Path
     return given[:-2], path
 
 
-def exit_fault(done: Finished, expected: int) -> Misbehaved | None:
+def exit_fault(done: Finished, expected: int, unopened: str = "") -> Misbehaved | None:
     """A program that says by its exit code that something went wrong is captured no further.
-    `expected`: its code where all went well."""
+    `expected`: its code where all went well; `unopened`: see `Child`."""
     if done.exit_code == expected:
         return None
     said = complaint(done)
     tail = f": {said}" if said else ""
-    tail += f" ({hint})" if (hint := hint_for(done.stderr + done.stdout)) else ""
+    hint = "" if HINT in unopened else hint_for(done.stderr + done.stdout)
+    tail += "".join(f" ({one})" for one in (unopened, hint) if one)
     if done.exit_code > 0 and expected == 0:
         tail += f"; if that is how it ends well: --exit-code {done.exit_code}"
     message = f"the program exits with code {done.exit_code}{tail}"

@@ -26,17 +26,17 @@ from cudaops.executors.cpu.build import build_program
 from cudaops.executors.cpu.report import find_fault, read_report
 from cudaops.executors.cpu.toolchain import Build
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.isolation.view import View
-from cudaops.executors.process import run_bounded
+from cudaops.executors.isolation.view import View, named_above, told_of_files
+from cudaops.executors.process import PRINTED_BYTES, run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.program.analysis.summary import is_idempotent
 
 _OF_MEMORY = frozenset(("out_of_bounds", "guard_overwritten"))
 _ABORTED = ": aborted"
 """What a fault's message ends with where the C library ended the program."""
-STOPPING_S = 30.0
-"""What a run of which only times are wanted gets beyond its time, to end the launch it is in and to
-write what it records."""
+STOPPING_S, STOPPING_SHARE = 30.0, 0.25
+"""What a run that is recorded gets beyond its time, to end the launch it is in and to write down
+what it records; a share of its time at most, where each launch is executed whole."""
 
 
 def lockstep_env(lockstep: InLockstep) -> dict[str, str]:
@@ -85,12 +85,24 @@ class ProgramRunner:
         return program_ran(ran.done)
 
     def capture(
-        self, kernel: str | None, folder: Path, *, whole: bool = True, warm_ups: WarmUps = "auto"
+        self,
+        kernel: str | None,
+        folder: Path,
+        *,
+        whole: bool = True,
+        whole_s: float = 0.0,
+        warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
-        """See `Recording.capture`. Not whole: every configuration is executed for a share of the
-        time at most, blocks and launches beyond are left out, and the program ends when its time
-        is over or no launch follows for a while."""
-        record = functools.partial(self._recorded, whole)
+        """See `Recording.capture`. The program ends when its time is over. Not whole: after
+        `whole_s` every configuration is executed for a share of the time at most, blocks and
+        launches beyond are left out, the program ends where no launch follows for a while, and a
+        read past an allocation is let through (`Captured.beyond`)."""
+        limits = {"CUDAOPS_STOP_SECONDS": f"{self.timeout_s:g}"}
+        if not whole:
+            limits["CUDAOPS_TIMED_SECONDS"] = f"{self.timeout_s:g}"
+            limits["CUDAOPS_WHOLE_SECONDS"] = f"{whole_s:g}"
+            limits["CUDAOPS_READS_BEYOND"] = "1"
+        record = functools.partial(self._recorded, limits)
         return Recording(self.program, record, warm_ups).capture(kernel, folder)
 
     def why_wrong(self) -> InLockstep | Misbehaved | None:
@@ -114,10 +126,10 @@ class ProgramRunner:
         return None
 
     def _recorded(
-        self, whole: bool, kernel: str | None, blobs: Path, room: int
+        self, limits: dict[str, str], kernel: str | None, blobs: Path, room: int
     ) -> Child | CompileFailed | Misbehaved:
-        env = {} if whole else {"CUDAOPS_TIMED_SECONDS": f"{self.timeout_s:g}"}
-        env |= {
+        env = {
+            **limits,
             "CUDAOPS_RECORD": "1",
             "CUDAOPS_CAPTURE": str(blobs),
             "CUDAOPS_CAPTURE_BYTES": str(room),
@@ -128,12 +140,15 @@ class ProgramRunner:
             env["CUDAOPS_IDEMPOTENT"] = asked[0].name
         if kernel is not None:
             env["CUDAOPS_TARGET"] = kernel
-        ran = self._child(blobs, env, more_s=0.0 if whole else STOPPING_S)
+        whole = "CUDAOPS_TIMED_SECONDS" not in limits
+        more_s = min(STOPPING_S, STOPPING_SHARE * self.timeout_s) if whole else STOPPING_S
+        ran = self._child(blobs, env, more_s=more_s)
         if not isinstance(ran, Child):
             return ran
-        if ran.report.all("cut") and ran.report.all("end"):
+        if ran.report.all("end") and (ran.report.all("cut") or ran.report.all("stopped")):
             return ran  # what it says of its results, by exit code too, comes of what was left out
-        return self._fault(ran, blobs) or exit_fault(ran.done, self.program.exit_code) or ran
+        wrong = exit_fault(ran.done, self.program.exit_code, ran.unopened)
+        return self._fault(ran, blobs) or wrong or ran
 
     def _child(
         self, folder: Path, env: dict[str, str], build: Build = "plain", more_s: float = 0.0
@@ -154,7 +169,8 @@ class ProgramRunner:
         }
         arguments, stdin = redirected(self.argv, self.cwd)
         command = [str(built.executable), *arguments]
-        with View(self.cwd, self.argv, (self.cache,)) as view:
+        named = named_above((file.text for file in self.program.files), self.cwd)
+        with View(self.cwd, (*self.argv, *named), (self.cache,)) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
                 command,
@@ -162,12 +178,22 @@ class ProgramRunner:
                 timeout_s=self.timeout_s + more_s,
                 env=env,
                 tool="program",
+                printed_bytes=PRINTED_BYTES,
                 confine=Confinement("program", tuple(view.reads), tuple(writes)),
                 stdin=stdin,
             )
-        return Child(built.executable, done, read_report(report_path))
+        report = read_report(report_path)
+        unopened = told_of_files(report.all("unopened"), self.cwd)
+        return Child(built.executable, done, report, unopened)
 
     def _fault(self, ran: Child, folder: Path) -> Misbehaved | None:
+        """What went wrong, and which file could not be opened before."""
+        fault = self._named_fault(ran, folder)
+        if fault is None or not ran.unopened:
+            return fault
+        return fault.model_copy(update={"message": f"{fault.message}; {ran.unopened}"})
+
+    def _named_fault(self, ran: Child, folder: Path) -> Misbehaved | None:
         """What went wrong; after a memory fault, or where the library found its heap broken, the
         checker runs and names the access."""
         fault = find_fault(ran.report, ran.done, ran.executable, self.names, self.timeout_s)

@@ -23,7 +23,7 @@ from cudaops.domain.execution import (
 )
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.process import MAX_OUTPUT_BYTES, Finished, last_words, run_bounded
+from cudaops.executors.process import PRINTED_BYTES, Finished, last_words, run_bounded
 from cudaops.executors.untrusted_files import UntrustedFileError, open_untrusted
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
@@ -31,6 +31,8 @@ from cudaops.program.candidate import NAMESPACE
 MAX_WARNINGS = 16
 MOST_LOOKED_AT = 4096
 """Warnings whose places are looked up; the checker reports a pair of places once."""
+MOST_FRAMES = 64
+"""Of the host's stack where it failed: as many as `report.cpp` writes."""
 MOST_BYTES = 128 << 20
 MOST_LINES = 2_000_000
 """Of a report. The recorders write a `usage` line of some 40 bytes for every distinct set of
@@ -47,9 +49,10 @@ MOST_MESSAGE = 4096
 """Characters; as long as a line of the runtime's own."""
 _MOST_FIELDS = 16
 _VERBS = frozenset(
-    b"accesses after also arg before began config count cut end fault field full gafter gbefore"
-    b" graph host image kept ktimed lacks limit needs ok other overdue overflow paused place"
-    b" reached refused stopped symbol timed unfollowed unordered unseen usage warn".split()
+    b"accesses after also arg before began config count cut end fault field frame full gafter"
+    b" gbefore graph host image kept ktimed lacks limit needs ok other overdue overflow paused"
+    b" place reached refused running stopped symbol timed unfollowed unopened unordered unseen"
+    b" usage warn".split()
 )
 _REPEATED = (b"full", b"refused")
 """Written at every launch, in the same words."""
@@ -179,19 +182,27 @@ def find_fault(
             raise SandboxUnavailable(f"the cpu executor failed: {message[:300]}", remedy)
         at = _address(pc)
         place = locate(executable, [at], names.author_files).get(at)
+        if place is None and not kernel:
+            place = _nearest_caller(report, executable, names)
         text = f"{kernel}: " * bool(kernel) + names.spell(message[:MOST_MESSAGE], kernel)
         if not kernel and kind == "crash":
             text += _said(log)
         return _misbehaved(kind, text, place, log)
     if done.timed_out:
         text = f"did not end within {timeout_s:g} s and was stopped"
+        if running := [line[0] for line in report.all("running") if line]:
+            text = (
+                f"a launch of {running[0]} did not end within {timeout_s:g} s on this machine's "
+                "processor; give it less to do by arguments (--args), constants of the text "
+                '(--nvcc "-DN=..."), or use --executor cuda'
+            )
         return _misbehaved("timeout", text, None, log)
     if done.exceeded:
         what = "output_flood" if done.flooded else "crash"
         return _misbehaved(what, done.exceeded, None, log)
     if done.flooded:
         text = (
-            f"printed more than {2 * MAX_OUTPUT_BYTES >> 20} MiB and was stopped; give it "
+            f"printed more than {PRINTED_BYTES >> 20} MiB and was stopped; give it "
             'arguments or input (`--args "64 < in.txt"`) with which it prints less'
         )
         return _misbehaved("output_flood", text, None, log)
@@ -199,6 +210,13 @@ def find_fault(
         text = f"was ended by signal {-done.exit_code}{_said(log)}"
         return _misbehaved("crash", text, None, log)
     return report.problem
+
+
+def _nearest_caller(report: Report, executable: Path, names: Names) -> SourceLocation | None:
+    """The author's line from which a function was called that failed in no line of theirs."""
+    frames = [_address(frame[0]) for frame in report.all("frame") if frame][:MOST_FRAMES]
+    places = locate(executable, frames, names.author_files)
+    return next((places[frame] for frame in frames if frame in places), None)
 
 
 def _said(log: str) -> str:

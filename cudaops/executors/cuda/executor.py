@@ -147,6 +147,7 @@ class CudaExecutor:
         timeout_s: float,
         *,
         whole: bool = True,
+        whole_s: float = 0.0,
         warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
         """See `Executor.capture`. A program is always executed whole."""

@@ -27,9 +27,9 @@ from cudaops.executors.cuda.platform import Executable, Platform
 from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_of
 from cudaops.executors.isolation.places import interpreter
-from cudaops.executors.isolation.view import View
+from cudaops.executors.isolation.view import View, named_above
 from cudaops.executors.preload.counts import COUNTS_VARIABLE, PAUSE_VARIABLE, read_counts
-from cudaops.executors.process import run_bounded
+from cudaops.executors.process import PRINTED_BYTES, run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.storage import SPACE_REMEDY
 
@@ -177,7 +177,8 @@ class GpuProgram:
         beside = built.tree if built.is_interpreted and built.tree else self.cwd
         hidden = () if built.is_interpreted or built.needs else (built.path.parent.parent,)
         arguments, stdin = redirected((*built.arguments, *self.argv), self.cwd)
-        with View(beside, self.argv, hidden) as view:
+        named = named_above((file.text for file in self.program.files), beside)
+        with View(beside, (*self.argv, *named), hidden) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
                 [str(built.path), *arguments],
@@ -185,6 +186,7 @@ class GpuProgram:
                 timeout_s=self.timeout_s + (_stopping_s(contents_bytes) if recorded else 0.0),
                 env={**gpu_environment(), **env},
                 tool="program",
+                printed_bytes=PRINTED_BYTES,
                 confine=Confinement(
                     phase,
                     tuple(view.reads),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -174,6 +175,36 @@ def _copy(one: tuple[Path, Path]) -> None:
 def _plain(path: Path) -> Path:
     """Absolute and without `..`, links as they are: what a person means by it."""
     return Path(os.path.normpath(path.absolute()))
+
+
+_ABOVE = re.compile(r'"((?:\./)*\.\./[^"\\\n]{1,400})"')
+"""A string of a program's text that names a place above its folder."""
+
+
+def named_above(texts: Iterable[str], folder: Path) -> tuple[str, ...]:
+    """Relative paths above `folder` that a program's texts name, as arguments might, as far as they
+    lie in the same checkout of a repository (a folder with `.git`; none at or above the home)."""
+    folder = _plain(folder)
+    root = next((p for p in (folder, *folder.parents) if (p / ".git").exists()), None)
+    if root is None or Path.home().is_relative_to(root):
+        return ()
+    named = dict.fromkeys(name for text in texts for name in _ABOVE.findall(text))
+    return tuple(name for name in named if _plain(folder / name).is_relative_to(root))
+
+
+def told_of_files(unopened: Iterable[tuple[str, ...]], folder: Path) -> str:
+    """What to tell of a file that a program could not open, and what to do; empty where there is
+    none. `unopened`: mode and path, as the recorder reports them; `folder`: the author's."""
+    for mode, name in (line[:2] for line in unopened if len(line) >= 2):
+        path, name = _plain(folder / name), name[:200]
+        if "r" not in mode:
+            if not path.parent.is_dir():
+                return f"it could not write {name}: there is no folder {Path(name).parent}"
+            return f"it could not write {name}: a program may write below its own folder only"
+        if path.exists():
+            return f"it could not open {name}: {HINT}; add {name} to its arguments (--args)"
+        return f"it could not open {name}: no such file, seen from {folder}"
+    return ""
 
 
 def hint_for(text: str) -> str:

@@ -109,7 +109,7 @@ def outcome_view(record: RunRecord) -> OutcomeView:
     return OutcomeView(
         content.kernel_of(record),
         record.outcome,
-        record.outcome.replace("_", " "),
+        content.outcome_word(record),
         content.headline(record),
         content.meaning(record),
         one_line(record.reason),

@@ -341,9 +341,58 @@ def test_a_program_that_never_ends_is_stopped(executor: CpuExecutor, tmp_path: P
     parsed = program(
         tmp_path, kernels, "int* x; cudaMalloc(&x, 4); cudaMemset(x, 0, 4); endless<<<1, 1>>>(x);"
     )
-    outcome = executor.capture(parsed, None, (), tmp_path / "c", 1.0)
+    outcome = executor.capture(parsed, None, (), tmp_path / "c", 4.0)
     assert isinstance(outcome, Misbehaved)
     assert outcome.what == "timeout"
+    assert outcome.message.startswith("a launch of endless did not end within 4 s")
+
+
+TURNS = "for (long turn = 0; turn < 1000000000; ++turn) fill<<<64, 256>>>(x, n, (float)turn);"
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_program_of_endless_launches_stands_as_far_as_it_came(
+    executor: CpuExecutor, tmp_path: Path, whole: bool
+) -> None:
+    """Each launch that was recorded is whole, since no block of it takes long."""
+    parsed = program(tmp_path, FILL, BUFFERS + TURNS)
+    folder = tmp_path / "c"
+    outcome = executor.capture(parsed, None, (), folder, 2.0, whole=whole, whole_s=1.0)
+    assert isinstance(outcome, Captured), outcome
+    assert outcome.stopped
+    assert outcome.workloads
+    assert not outcome.cut
+
+
+def test_a_read_past_an_allocation_is_let_through_where_only_times_are_wanted(
+    executor: CpuExecutor, tmp_path: Path
+) -> None:
+    kernels = "__global__ void next(const float* x, float* y, int n) { y[threadIdx.x] = x[n]; }"
+    parsed = program(
+        tmp_path, kernels, "float* x; cudaMalloc(&x, 4096); next<<<1, 256>>>(x, x, 1024);"
+    )
+    outcome = executor.capture(parsed, None, (), tmp_path / "c", 30.0)
+    assert isinstance(outcome, Misbehaved)
+    assert outcome.what == "out_of_bounds"
+    outcome = executor.capture(parsed, None, (), tmp_path / "d", 30.0, whole=False, whole_s=9.0)
+    assert isinstance(outcome, Captured), outcome
+    assert [line.partition(" ")[0] for line in outcome.beyond] == ["k.cu:3:"]
+    assert "past the end of allocation x (size 4096 bytes)" in outcome.beyond[0]
+
+
+def test_a_host_fault_names_the_authors_line_and_the_file_that_was_not_opened(
+    executor: CpuExecutor, tmp_path: Path
+) -> None:
+    main = 'fill<<<1, 1>>>(0, 0, 0);\nFILE* out = fopen("results/x.txt", "w");\nfputs("1", out);'
+    parsed = program(tmp_path, FILL, main)
+    outcome = executor.run_program(parsed, (), 60.0)
+    assert isinstance(outcome, Misbehaved)
+    text = parsed.files[0].text
+    line = text[: text.index("fputs")].count("\n") + 1
+    assert str(outcome.location) == f"k.cu:{line}"
+    assert outcome.message.startswith("host code: segmentation fault")
+    told = "; it could not write results/x.txt: there is no folder results"
+    assert outcome.message.endswith(told)
 
 
 def test_a_flood_of_output_is_stopped(executor: CpuExecutor, tmp_path: Path) -> None:
@@ -355,7 +404,9 @@ def test_a_flood_of_output_is_stopped(executor: CpuExecutor, tmp_path: Path) -> 
     outcome = executor.run_program(parsed, (), 60.0)
     assert isinstance(outcome, Misbehaved)
     assert outcome.what == "output_flood"
-    assert outcome.message.startswith("printed more than 16 MiB and was stopped; give it arguments")
+    assert outcome.message.startswith(
+        "printed more than 128 MiB and was stopped; give it arguments"
+    )
 
 
 def test_a_host_stack_that_overflows_is_said(executor: CpuExecutor, tmp_path: Path) -> None:

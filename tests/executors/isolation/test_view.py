@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.executors.isolation import view as views
-from cudaops.executors.isolation.view import HINT, View, hint_for
+from cudaops.executors.isolation.view import HINT, View, hint_for, named_above, told_of_files
 
 
 @pytest.fixture
@@ -83,3 +83,40 @@ def test_it_is_bounded_and_says_what_is_missing(folder: Path, tmp_path: Path) ->
 def test_the_hint() -> None:
     assert hint_for("cannot open ../data/in.bin") == HINT
     assert not hint_for("the answer is wrong")
+
+
+def test_a_text_names_what_lies_above_it_in_its_checkout(tmp_path: Path) -> None:
+    """`../data/in.txt` in a string of the program's is there, as where an argument names it; what
+    lies outside of the checkout, or where there is none, is not."""
+    source, data = tmp_path / "kept" / "src", tmp_path / "kept" / "data"
+    for folder in (source, data):
+        folder.mkdir(parents=True)
+    (data / "in.txt").write_text("1 2 3")
+    (tmp_path / "secret.txt").write_text("no")
+    texts = ['open("../data/in.txt"); open("../../secret.txt"); /* ../data/in.txt */']
+    assert named_above(texts, source) == ()
+    (tmp_path / "kept" / ".git").mkdir()
+    assert named_above(texts, source) == ("../data/in.txt",)
+    with View(source, named_above(texts, source)) as view:
+        assert (view.folder / "../data/in.txt").read_text() == "1 2 3"
+
+
+def test_a_home_folder_is_no_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "home").mkdir()
+    (tmp_path / "in.txt").write_text("1")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert named_above(['"../in.txt"'], tmp_path / "home") == ()
+
+
+def test_of_a_file_that_was_not_opened_the_name_is_told(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "in.txt").write_text("1")
+    told = told_of_files([("r", "in.txt")], tmp_path / "src")
+    assert told.startswith("it could not open in.txt: no such file")
+    told = told_of_files([("rb", "../in.txt")], tmp_path / "src")
+    assert told.startswith(f"it could not open ../in.txt: {HINT}")
+    assert told.endswith("add ../in.txt to its arguments (--args)")
+    told = told_of_files([("w", "out/x.bmp")], tmp_path / "src")
+    assert told == "it could not write out/x.bmp: there is no folder out"
+    assert told_of_files([], tmp_path) == ""

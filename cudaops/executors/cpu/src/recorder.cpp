@@ -120,10 +120,10 @@ class ProgramRecorder : public Recorder {
     if (const char* target = option("CUDAOPS_TARGET")) target_ = target;
     if (const char* name = option("CUDAOPS_IDEMPOTENT")) idempotent_ = name;
     if (const char* bytes = option("CUDAOPS_CAPTURE_BYTES")) room_ = strtoull(bytes, nullptr, 10);
-    if (const char* limit = option("CUDAOPS_TIMED_SECONDS")) {
-      timed_s_ = atof(limit);
-      std::thread([this] { watch(); }).detach();
-    }
+    if (const char* limit = option("CUDAOPS_STOP_SECONDS")) stop_s_ = atof(limit);
+    if (const char* limit = option("CUDAOPS_TIMED_SECONDS")) timed_s_ = stop_s_ = atof(limit);
+    if (const char* limit = option("CUDAOPS_WHOLE_SECONDS")) whole_until_ = now() + atof(limit);
+    if (stop_s_) std::thread([this] { watch(); }).detach();
   }
 
   bool skip(const Call& call) override {
@@ -133,7 +133,7 @@ class ProgramRecorder : public Recorder {
     ++repeat.seen;
     bool fixed = repeat.fixed_at == generation() && !any_registered() &&
                  (!host_visible() || digest_memory(true) == repeat.host_visible);
-    if (!fixed && !timed_s_) return false;
+    if (!fixed && (!timed_s_ || now() < whole_until_)) return false;
     Configuration& c = configuration(call);
     bool cut = !fixed && c.spent >= share_of_time() / 3;  // a first launch may take all of it
     if (!fixed && !cut) return false;
@@ -147,13 +147,15 @@ class ProgramRecorder : public Recorder {
     return true;
   }
 
-  // Of a run of which only times are wanted, no configuration takes more than its share.
+  // Of a run of which only times are wanted, no configuration takes more than its share, once that
+  // for which everything is executed is over.
   double deadline(const Call&) override {
-    return timed_s_ ? now() + std::max(share_of_time() - current_->spent, 0.05) : 0;
+    return timed_s_ ? std::max(whole_until_, now() + std::max(share_of_time() - current_->spent, 0.05)) : 0;
   }
 
   void before(const Call& call) override {
     last_end_ = never;
+    running_ = call.kernel;
     current_ = &configuration(call);
     recording_ = wants(call, *current_);
     if (recording_) describe(call, *current_);
@@ -190,6 +192,7 @@ class ProgramRecorder : public Recorder {
     t.cut |= ran < 1;
     last_seconds_[exact_] = seconds;
     last_end_ = now();
+    running_ = nullptr;
   }
 
   bool forgives() override {
@@ -231,14 +234,17 @@ class ProgramRecorder : public Recorder {
 
   double share_of_time() const { return timed_s_ / 8; }
 
-  // Ends a run of which only times are wanted: after its time, or where the host has been at work for
+  // Ends a run after its time; one of which only times are wanted, where the host has been at work for
   // a while since a launch that was recorded, as where it checks results.
   void watch() {
     double begun = now();
     for (;;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
-      double last = last_end_;
-      if (now() - begun > timed_s_ || (any_recorded_ && now() - last > share_of_time())) end_between_launches();
+      double time = now(), last = last_end_;
+      bool pauses = timed_s_ && time > whole_until_ && any_recorded_ && time - last > share_of_time();
+      if (!pauses && time - begun <= stop_s_) continue;
+      if (const char* kernel = running_) report("running\t%s", kernel);  // in case it does not end
+      end_between_launches();
     }
   }
 
@@ -493,6 +499,9 @@ class ProgramRecorder : public Recorder {
   Reached reached_;                  // of the launch that is recorded
   bool recording_ = false, proving_ = false;
   double timed_s_ = 0;               // of a run of which only times are wanted; 0: of another
+  double stop_s_ = 0;                // after which the program is ended; 0: not here
+  double whole_until_ = 0;           // till when every block of every launch is executed all the same
+  std::atomic<const char*> running_{nullptr};  // the kernel of the launch that is executed
   std::atomic<double> last_end_{never};  // when the last launch ended
   std::atomic<bool> any_recorded_{false};
   unsigned long long room_ = 2ull << 30, written_ = 0;

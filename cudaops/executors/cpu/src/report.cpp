@@ -1,4 +1,5 @@
 // The report file and the faults that end a process.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
@@ -6,8 +7,10 @@
 #include <sys/resource.h>
 #include <ucontext.h>
 #include <unistd.h>
+#include <unwind.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -72,6 +75,20 @@ void report(const char* format, ...) {
 
 static const char* kernel_name() { return worker && worker->in_kernel ? worker->call->kernel : ""; }
 
+static _Unwind_Reason_Code report_frame(_Unwind_Context* context, void* left) {
+  char text[64];
+  int n = snprintf(text, sizeof text, "frame\t%llx", (unsigned long long)_Unwind_GetIP(context));
+  write_line(text, n, sizeof text);
+  return --*static_cast<int*>(left) > 0 ? _URC_NO_REASON : _URC_END_OF_STACK;
+}
+
+// Who called the function that failed: host code fails in the C library as a rule. Last of all, since a
+// broken stack may end the process here.
+static void report_callers() {
+  int left = 64;
+  _Unwind_Backtrace(report_frame, &left);
+}
+
 void stop(const char* kind, const void* pc, const char* format, ...) {
   if (stopping.exchange(true)) {
     // Another thread is already reporting; it ends the process.
@@ -88,6 +105,7 @@ void stop(const char* kind, const void* pc, const char* format, ...) {
   n += vsnprintf(text + n, sizeof text - (size_t)n, format, list);
   va_end(list);
   write_line(text, n, sizeof text);
+  if (!worker || !worker->in_kernel) report_callers();
   _exit(86);
 }
 
@@ -121,6 +139,20 @@ static bool in_host_stack(uintptr_t address, uintptr_t top) {
   return gettid() == getpid() && address + below >= top && address < top + host_stack_bytes();
 }
 
+// Where only times are wanted, a kernel that reads a little past an allocation goes on with zeros, as it
+// goes on with whatever stands there on a GPU: the page is made readable, and the instruction repeated.
+static bool lets_read(uintptr_t address, const void* pc) {
+  static const bool lets = option("CUDAOPS_READS_BEYOND");
+  static std::atomic<int> told{0};
+  if (!lets || !allocation_around(address)) return false;
+  if (mprotect((void*)(address / page * page), page, PROT_READ) != 0) return false;
+  if (told++ >= 8) return true;
+  char place[256];
+  describe_place(place, sizeof place, address, 1);
+  warn("out_of_bounds", pc, nullptr, "read %s", place);
+  return true;
+}
+
 static void on_fault(int signal, siginfo_t* info, void* raw) {
   auto* context = static_cast<ucontext_t*>(raw);
   const void* pc = nullptr;
@@ -143,6 +175,7 @@ static void on_fault(int signal, siginfo_t* info, void* raw) {
     if (!kernel && in_host_stack(address, top))
       stop("crash", pc, "host code: local arrays or calls need more than the %zu MiB of the stack; use the heap",
            host_stack_bytes() >> 20);
+    if (kernel && signal == SIGSEGV && *access == 'r' && lets_read(address, pc)) return;
     bool device = allocation_around(address) != nullptr;
     describe_place(place, sizeof place, address, 1);
     if (kernel) stop("out_of_bounds", pc, "%s %s", access, place);
@@ -172,6 +205,27 @@ void install_fault_handlers() {
 }
 
 }  // namespace cudaops
+
+// What the program could not open, for the message where it fails later. These stand before the C library's,
+// for its streams too.
+static FILE* opened(FILE* (*open_file)(const char*, const char*), const char* path, const char* mode) {
+  FILE* file = open_file(path, mode);
+  static std::atomic<int> told{0};
+  int error = errno;
+  if (!file && path && mode && told++ < 8) cudaops::report("unopened\t%.8s\t%.400s", mode, path);
+  errno = error;
+  return file;
+}
+
+extern "C" FILE* fopen(const char* path, const char* mode) {
+  static auto next = (FILE * (*)(const char*, const char*)) dlsym(RTLD_NEXT, "fopen");
+  return opened(next, path, mode);
+}
+
+extern "C" FILE* fopen64(const char* path, const char* mode) {
+  static auto next = (FILE * (*)(const char*, const char*)) dlsym(RTLD_NEXT, "fopen64");
+  return opened(next, path, mode);
+}
 
 // The linker sends the author's printf and assert here (--wrap).
 static std::atomic<bool> kernel_printed{false};
