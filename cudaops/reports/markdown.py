@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.run import ProfileSummary, ProgramSummary, RunRecord
-from cudaops.reports import content, costs
+from cudaops.reports import content, costs, profiles
 from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
 
 
@@ -74,24 +74,24 @@ def _head(record: RunRecord) -> str:
 def _profile(summary: ProfileSummary) -> str:
     verdict, baseline = summary.verdict_detail, summary.baseline
     clock = Clock(baseline.source, baseline.device)
-    rows = [tuple(row) for row in content.evidence_rows(verdict, summary)]
+    rows = [tuple(row) for row in profiles.evidence_rows(verdict, summary)]
     parts = [
         f"## What limits `{baseline.kernel}`",
-        f"**{_text(content.verdict_sentence(verdict, clock))}**",
+        f"**{_text(profiles.verdict_sentence(verdict, clock))}**",
         _table(("metric", "value", "threshold", "source"), rows),
-        f"One launch: {microseconds(baseline.duration_us, content.time_clock(baseline))}. "
-        + _text(content.roofline_sentence(verdict.roofline, clock, content.AUTHORS)),
-        f"What helps: {_text(content.relief_sentence(verdict))}",
+        f"One launch: {microseconds(baseline.duration_us, profiles.time_clock(baseline))}. "
+        + _text(profiles.roofline_sentence(verdict.roofline, clock, content.AUTHORS)),
+        f"What helps: {_text(profiles.relief_sentence(verdict))}",
     ]
     if summary.best is not None and summary.best_verdict is not None:
         best_clock = Clock(summary.best.source, summary.best.device)
         parts.append(
             "After the rewrite: "
-            f"{_text(content.verdict_sentence(summary.best_verdict, best_clock))} "
+            f"{_text(profiles.verdict_sentence(summary.best_verdict, best_clock))} "
             f"One launch: "
-            f"{microseconds(summary.best.duration_us, content.time_clock(summary.best))}. "
+            f"{microseconds(summary.best.duration_us, profiles.time_clock(summary.best))}. "
             + _text(
-                content.roofline_sentence(
+                profiles.roofline_sentence(
                     summary.best_verdict.roofline, best_clock, content.REWRITE
                 )
             )
@@ -103,7 +103,7 @@ def _profile(summary: ProfileSummary) -> str:
         ]
         parts.append(f"Hot lines ({clock}):\n\n" + _table(("share", "where", "line", "what"), hot))
     if verdict.nvidia_rules:
-        rules = [tuple(row) for row in content.rule_rows(verdict)]
+        rules = [tuple(row) for row in profiles.rule_rows(verdict)]
         header = ("type", "rule", "estimated speedup", "agrees with", "text")
         parts.append("Rules of Nsight Compute:\n\n" + _table(header, rules))
     return "\n\n".join([*parts, _metrics(summary), _bullets(baseline.notes)]).rstrip()

@@ -18,7 +18,7 @@ from cudaops.domain.execution import LaunchCount
 from cudaops.domain.judgement import Gate
 from cudaops.domain.model_use import ModelUse
 from cudaops.domain.run import Event, ProfileSummary, ReviewRequest, RunRecord
-from cudaops.reports import content, costs
+from cudaops.reports import content, costs, profiles
 from cudaops.reports.next_steps import evidence_step, next_steps
 from cudaops.reports.quantities import Clock, microseconds, one_line, without_control
 
@@ -151,9 +151,9 @@ def _limits(summary: ProfileSummary) -> list[RenderableType]:
         heading(f"What limits {summary.baseline.kernel}"),
         lines(
             [
-                f"Rewrite: {content.verdict_sentence(summary.best_verdict, clock)}",
-                f"What helps: {content.relief_sentence(summary.best_verdict)}",
-                f"Baseline: {content.verdict_sentence(summary.verdict_detail, clock)}",
+                f"Rewrite: {profiles.verdict_sentence(summary.best_verdict, clock)}",
+                f"What helps: {profiles.relief_sentence(summary.best_verdict)}",
+                f"Baseline: {profiles.verdict_sentence(summary.verdict_detail, clock)}",
             ]
         ),
     ]
@@ -164,7 +164,7 @@ def _profiled_by(summary: ProfileSummary) -> Clock:
 
 
 def _verdict(summary: ProfileSummary) -> list[RenderableType]:
-    said = content.verdict_sentence(summary.verdict_detail, _profiled_by(summary))
+    said = profiles.verdict_sentence(summary.verdict_detail, _profiled_by(summary))
     return [
         heading(f"What limits {summary.baseline.kernel}"),
         indented(Text(said, style="bold")),
@@ -172,7 +172,7 @@ def _verdict(summary: ProfileSummary) -> list[RenderableType]:
 
 
 def _what_helps(summary: ProfileSummary) -> RenderableType:
-    return indented(Text(f"What helps: {content.relief_sentence(summary.verdict_detail)}"))
+    return indented(Text(f"What helps: {profiles.relief_sentence(summary.verdict_detail)}"))
 
 
 def _first(why: str) -> str:
@@ -188,11 +188,13 @@ def profile_parts(summary: ProfileSummary) -> list[RenderableType]:
         *_verdict(summary),
         _evidence(summary),
         indented(
-            Text(f"One launch: {microseconds(baseline.duration_us, content.time_clock(baseline))}.")
+            Text(
+                f"One launch: {microseconds(baseline.duration_us, profiles.time_clock(baseline))}."
+            )
         ),
-        indented(Text(content.roofline_sentence(verdict.roofline, clock, content.AUTHORS))),
+        indented(Text(profiles.roofline_sentence(verdict.roofline, clock, content.AUTHORS))),
         _what_helps(summary),
-        indented(Text(content.metrics_sentence(summary))),
+        indented(Text(profiles.metrics_sentence(summary))),
     ]
     if summary.best is not None and summary.best_verdict is not None:
         parts += _after(summary, clock)
@@ -302,15 +304,15 @@ def _after(summary: ProfileSummary, clock: Clock) -> list[RenderableType]:
     assert verdict is not None
     return [
         heading("What limits the best rewrite"),
-        indented(Text(content.verdict_sentence(verdict, clock))),
-        indented(Text(f"One launch: {microseconds(best.duration_us, content.time_clock(best))}.")),
-        indented(Text(content.roofline_sentence(verdict.roofline, clock, content.REWRITE))),
+        indented(Text(profiles.verdict_sentence(verdict, clock))),
+        indented(Text(f"One launch: {microseconds(best.duration_us, profiles.time_clock(best))}.")),
+        indented(Text(profiles.roofline_sentence(verdict.roofline, clock, content.REWRITE))),
     ]
 
 
 def _evidence(summary: ProfileSummary) -> RenderableType:
     table = columns("metric", "value", "bar", "source")
-    for row in content.evidence_rows(summary.verdict_detail, summary):
+    for row in profiles.evidence_rows(summary.verdict_detail, summary):
         table.add_row(
             Text(row.label), Text(row.value), Text(row.comparison), Text(row.source, style="dim")
         )
@@ -328,7 +330,7 @@ def _hot_lines(summary: ProfileSummary) -> RenderableType:
 
 def _rules(summary: ProfileSummary) -> RenderableType:
     table = columns("type", "rule", "what")
-    for row in content.rule_rows(summary.verdict_detail):
+    for row in profiles.rule_rows(summary.verdict_detail):
         if row.type == "INF" and not row.agrees:
             continue  # report.md and --json have them
         estimate = f"estimated speedup {row.estimate}" if row.estimate else ""

@@ -103,8 +103,7 @@ class Workbench:
         self._baseline_times: dict[str, Measurement] = {}
         self._lock = threading.RLock()
         self._shared: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
-        self.ahead = Ahead()
-        """What every candidate will need."""
+        self.ahead = Ahead()  # what every candidate will need
         self.program_runs = ProgramRuns(executor, program, timeout_s, models_time=self.models_time)
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
         """By rewrite and bar: what was found out already."""
@@ -116,8 +115,7 @@ class Workbench:
         self.qualification: Qualification | None = None
         """What the oracle can see (`gates.qualification`)."""
         self.qualification_told = False
-        self.anchors: tuple[Anchor, ...] | None = None
-        """Of the certificate (`graph.certificate`)."""
+        self.anchors: tuple[Anchor, ...] | None = None  # of `graph.certificate`
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
@@ -531,14 +529,12 @@ class Workbench:
         if all(a.role != "out" for a in workload.allocations):
             confirm_reproduces(self.executor, plain, workload, folder / "confirm", self.timeout_s)
         baseline = self.baseline(workload)
-        builder = OracleBuilder(
-            self.executor, baseline, workload, self.policy, folder, self.timeout_s
-        )
+        parts = (baseline, workload, self.policy, folder, self.timeout_s)
         same = (w for w in self.captured.workloads if w.is_judged and w.callee == workload.callee)
         shapes = [w.shape for w in takewhile(lambda one: one.id != workload.id, same)]
         standing: Standing = "further" if shapes else "first"
         standing = "alike" if workload.shape in shapes else standing
-        return builder.build(self.seed, say, standing)
+        return OracleBuilder(self.executor, *parts).build(self.seed, say, standing)
 
     def baseline(self, workload: Workload) -> Baseline:
         """The author's kernel with the widest build that compiles: floats at least have one where
@@ -557,9 +553,8 @@ class Workbench:
         """The author's kernel. Raises InputError where it does not compile on its own."""
         compiled = self.executor.compile(self.unit(workload, None))
         if isinstance(compiled, CompileFailed):
-            raise InputError(
-                f"the kernel {workload.callee} does not compile on its own: {compiled.message}"
-            )
+            what = f"the kernel {workload.callee} does not compile on its own"
+            raise InputError(f"{what}: {compiled.message}")
         return compiled
 
     def run_author(

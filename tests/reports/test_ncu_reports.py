@@ -14,7 +14,7 @@ from cudaops.cuda.ncu_problem import fallback_profile
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.profile import Profile
 from cudaops.domain.run import ProfileSummary
-from cudaops.reports import content, terminal
+from cudaops.reports import profiles, terminal
 
 DATA = Path(__file__).parents[1] / "data" / "ncu"
 H200 = DEVICES["H200"]
@@ -41,7 +41,7 @@ def shown(what: ProfileSummary) -> str:
 
 
 def test_rules_that_agree_come_first_then_what_promises_most() -> None:
-    rows = content.rule_rows(measured("regtiled", "details").verdict_detail)
+    rows = profiles.rule_rows(measured("regtiled", "details").verdict_detail)
     assert len(rows) == 12
     agreeing = [bool(row.agrees) for row in rows]
     assert agreeing == sorted(agreeing, reverse=True)

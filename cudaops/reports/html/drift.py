@@ -11,8 +11,8 @@ from cudaops.cuda import metrics as ncu
 from cudaops.cuda.metrics import METRICS
 from cudaops.domain.profile import Profile, Verdict
 from cudaops.domain.run import Event, ProfileSummary, RunRecord
-from cudaops.reports.content import time_clock
 from cudaops.reports.html.scale import LinearScale, Tick
+from cudaops.reports.profiles import time_clock
 from cudaops.reports.quantities import Clock, microseconds, one_line, quantity
 
 WIDTH, LEFT, RIGHT, TOP, ROW = 640, 16, 16, 28, 42

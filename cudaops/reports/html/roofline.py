@@ -17,8 +17,8 @@ from cudaops.cuda.devices import Device
 from cudaops.domain.profile import Profile, Roofline, Verdict
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError
-from cudaops.reports.content import time_clock
 from cudaops.reports.html.scale import LogScale, Tick, log_scale, placeable
+from cudaops.reports.profiles import time_clock
 from cudaops.reports.quantities import Clock, significant
 
 WIDTH, HEIGHT = 640, 400

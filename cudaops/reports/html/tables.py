@@ -12,7 +12,7 @@ from cudaops.domain.certificate import Certificate
 from cudaops.domain.judgement import Attempt, Gate
 from cudaops.domain.profile import Finding, Profile, Verdict
 from cudaops.domain.run import ProfileSummary, RunRecord
-from cudaops.reports import content
+from cudaops.reports import content, profiles
 from cudaops.reports.content import GateRow, clock_of, gate_rows
 from cudaops.reports.html.diff import Piece, pieces
 from cudaops.reports.next_steps import next_steps
@@ -197,7 +197,7 @@ class LimitsView(NamedTuple):
     clock: str
     """Behind its numbers: `modelled for A10`."""
     relief: str
-    evidence: list[content.EvidenceRow]
+    evidence: list[profiles.EvidenceRow]
     thresholds: list[str]
     """Where each threshold comes from."""
     time: str
@@ -205,7 +205,7 @@ class LimitsView(NamedTuple):
     drawn_from: str
     also: list[Also]
     hot: list[Hot]
-    rules: list[content.RuleRow]
+    rules: list[profiles.RuleRow]
     notes: list[str]
 
 
@@ -229,20 +229,20 @@ def _limits_of(
         one_line(profile.kernel),
         verdict.bottleneck_class.replace("_", " "),
         one_line(verdict.subtype),
-        content.verdict_sentence(verdict, clock),
+        profiles.verdict_sentence(verdict, clock),
         str(clock),
-        content.relief_sentence(verdict),
-        content.evidence_rows(verdict, summary),
+        profiles.relief_sentence(verdict),
+        profiles.evidence_rows(verdict, summary),
         [one_line(item.source) for item in verdict.evidence],
-        microseconds(profile.duration_us, content.time_clock(profile)),
-        content.roofline_sentence(verdict.roofline, clock, whose),
+        microseconds(profile.duration_us, profiles.time_clock(profile)),
+        profiles.roofline_sentence(verdict.roofline, clock, whose),
         verdict.drawn_from,
         [_also(finding) for finding in verdict.findings[1:]],
         [
             Hot(f"{h.share_pct:.0f} %", str(h.location), pieces(h.text), one_line(h.note))
             for h in profile.hot_lines
         ],
-        content.rule_rows(verdict),
+        profiles.rule_rows(verdict),
         [one_line(note) for note in profile.notes],
     )
 
