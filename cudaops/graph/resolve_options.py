@@ -298,7 +298,13 @@ def _triton(
             'RawKernel(open("kernel.cu").read(), ...), and name that file with --run '
             f'"python3 {source.name}"'
         )
-    if not is_triton(source.read_text("utf-8", "replace")):
+    triton = is_triton(source.read_text("utf-8", "replace"))
+    if not triton and options.python is not None:
+        raise InputError(
+            f"--python runs a reference or Triton kernels; {source.name} has no @triton.jit "
+            "function, so name its kernels with --source K.cu"
+        )
+    if not triton:
         raise InputError(
             f"{source.name} is Python; name the kernels for it with --source K.cu, or have "
             "them in it as @triton.jit functions"
