@@ -89,7 +89,7 @@ def refused(tmp_path: Path, text: str, **options: object) -> str:
     path = tmp_path / "k.py"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(InputError) as told:
-        cudaops.optimize(path, out=tmp_path / "run", **{"executor": "cpu", **options})  # type: ignore[arg-type]
+        cudaops.optimize(path, out=tmp_path / "run", **{"executor": "cpu", **options})
     assert not (tmp_path / "run").exists()
     return str(told.value)
 
