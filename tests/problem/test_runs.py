@@ -92,7 +92,8 @@ def test_a_model_gets_its_new_class_whatever_comes_of_it(
     problem: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(problem)
-    for kernel, outcome in (("row_scale", "provisional"), ("scaled", "nothing_found")):
+    asked = (("row_scale", 1.2, "provisional"), ("scaled", 10.0, "nothing_found"))
+    for kernel, min_speedup, outcome in asked:
         record = cudaops.optimize(
             "row_norm.py",
             kernel_source="row_norm.cu",
@@ -101,6 +102,7 @@ def test_a_model_gets_its_new_class_whatever_comes_of_it(
             optimizer="recipes",
             max_iterations=1,
             max_trials=1,
+            min_speedup=min_speedup,
             use_memory=False,
             out=tmp_path / kernel,
         )
