@@ -256,10 +256,12 @@ class Microarchitecture:
     block_launch: float = 500.0
     """Cycles from a block's end to useful work of the one that takes its place: scheduling, index
     set-up, first constant loads. Assumed."""
-    warp_start: float = 19.0
-    """Cycles an SM takes to start a warp of a block that does nothing, and to see it end. Measured:
-    H200, driver 580.159.04, 2026-11-30: 65,280 idle blocks of 8 warps beside 256 that work take
-    38 us; assumed elsewhere."""
+    block_start: float = 111.0
+    warp_start: float = 5.1
+    """Cycles an SM takes to start a block that does nothing, and to see it end: of the block, and
+    of each of its warps. Measured: H200, driver 580.159.04, 2026-11-30: 65,280 idle blocks of 8
+    warps beside 256 that work take 38 us (152 cycles a block), and 6,400 blocks of one thread 2.5
+    us more than the same work in 800 (116 cycles); assumed elsewhere."""
     atomic_cycles: float = 3.5
     """SM cycles between two operations on one address in L2. Measured: H200, 1.05 million additions
     of floats to one address in 1842 us (`_H200`); assumed elsewhere."""

@@ -123,7 +123,7 @@ def estimate(work: KernelWork, device: Device, *, cold: bool = False) -> Estimat
 def _starting_cycles(work: KernelWork, device: Device, times: Microarchitecture) -> float:
     """Cycles an SM takes to start its share of all blocks of the grid, idle ones among them."""
     blocks = math.ceil(max(work.launched_blocks, work.grid_blocks) / device.sm_count)
-    return blocks * work.warps_per_block * times.warp_start
+    return blocks * (times.block_start + work.warps_per_block * times.warp_start)
 
 
 def _busy_cycles(

@@ -291,7 +291,7 @@ def _step(command: list[str], folder: Path, reads: Sequence[Path]) -> Finished:
 
 def _refused(done: Finished, program: Program) -> CompileFailed:
     if done.timed_out:
-        text = f"g++ did not finish within {COMPILE_TIMEOUT_S:g} s"
+        text = f"{NOT_FINISHED} {COMPILE_TIMEOUT_S:g} s"
         return CompileFailed(message=text, log=done.stderr[:4096])
     return _said_of_asm(read_failure(done.stderr, [f.path for f in program.files]), program)
 
@@ -315,6 +315,7 @@ def _said_of_asm(failed: CompileFailed, program: Program) -> CompileFailed:
     return failed
 
 
+NOT_FINISHED = "g++ did not finish within"
 BASELINE_ENTRY = 1000
 """Index of the baseline's entry; a rewrite's steps have their own, from 0."""
 MAIN = "cudaops_unit.cpp"

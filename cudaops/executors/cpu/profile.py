@@ -10,7 +10,7 @@ import re
 import shutil
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
@@ -25,7 +25,7 @@ from cudaops.domain.profile import Profile
 from cudaops.domain.rewrite import ResolvedLaunch, ResolvedPlan
 from cudaops.domain.workload import Workload
 from cudaops.errors import SandboxUnavailable
-from cudaops.executors.cpu.build import BASELINE_ENTRY, MAIN, unit_source
+from cudaops.executors.cpu.build import BASELINE_ENTRY, MAIN, NOT_FINISHED, unit_source
 from cudaops.executors.cpu.report import bad_report, locate
 from cudaops.executors.cpu.resources import ask_nvcc
 from cudaops.executors.cpu.toolchain import (
@@ -215,6 +215,9 @@ MODEL_FLAGS = (
     "-include", "cudaops/whole_kernels.h",
 )  # fmt: skip
 """Behind our own headers. Web to gcse only save compile time behind the IL that is read."""
+UNROLLED_LESS = ("--param", "max-completely-peeled-insns=200")
+"""Of a unit that g++ does not finish otherwise: 200 is GCC's own default (GCC manual, "Optimize
+Options"), at which loops over loops of a few dozen instructions stay."""
 COUNTED_AS_WRITTEN = ("-fdisable-tree-cunrolli", "-fdisable-tree-cunroll")
 """Counters are placed before loops are unrolled: they count the same without, and a tile of many
 results takes an eighth of the time to compile."""
@@ -343,7 +346,7 @@ def _traced(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
     blocks: SampledBlocks, folder: Path, timeout_s: float,
 ) -> Trace | Misbehaved:  # fmt: skip
-    built = _built(executor.build_instrumented(unit, MODEL_FLAGS))
+    built = _unrolled(unit, lambda flags: executor.build_instrumented(unit, flags))
     last = len(plan.launches) - 1
     report = executor.run_instrumented(
         built, workload, plan, blocks.counted, folder, timeout_s, last, blocks.neighbours
@@ -359,6 +362,28 @@ def _traced(
         return bad_report(f"trace: {wrong}")
 
 
+def _unrolled(unit: Unit, build: Callable[[tuple[str, ...]], Compiled | CompileFailed]) -> Compiled:
+    """With loops unrolled as nvcc unrolls them, or less where g++ does not get through."""
+    built = build(_flags_of(unit))
+    if isinstance(built, CompileFailed) and built.message.startswith(NOT_FINISHED):
+        with _lock:
+            _unrolled_less.add(_text_of(unit))
+        built = build(_flags_of(unit))
+    return _built(built)
+
+
+_unrolled_less: set[tuple[str, str, str]] = set()
+"""Units that g++ did not finish: what is compiled of them next unrolls less too."""
+
+
+def _text_of(unit: Unit) -> tuple[str, str, str]:
+    return unit.program.sha256, unit.callee, unit.rewrite.id if unit.rewrite else ""
+
+
+def _flags_of(unit: Unit) -> tuple[str, ...]:
+    return (*MODEL_FLAGS, *(UNROLLED_LESS if _text_of(unit) in _unrolled_less else ()))
+
+
 class _Counted(NamedTuple):
     """What the counting build says of the sampled blocks."""
 
@@ -370,8 +395,10 @@ def _counted(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
     blocks: SampledBlocks, folder: Path, timeout_s: float,
 ) -> _Counted | Misbehaved:  # fmt: skip
-    flags = (*MODEL_FLAGS, *COUNTED_AS_WRITTEN, "-fprofile-arcs")
-    built = _built(executor.build_counted(unit, flags, COUNTING))
+    counted = (*COUNTED_AS_WRITTEN, "-fprofile-arcs")
+    built = _unrolled(
+        unit, lambda flags: executor.build_counted(unit, (*flags, *counted), COUNTING)
+    )
     prefix = folder / "counters"
     env = {"GCOV_PREFIX": str(prefix), "CUDAOPS_LANES": "1"}
     last = len(plan.launches) - 1
@@ -462,7 +489,7 @@ def _dump_in(executor: CpuExecutor, unit: Unit, work: Path) -> str:
         f"-ffile-prefix-map={work}=.",
         *(word for p in prelude for word in ("-include", p)),
         *preprocessor_words(options),
-        *MODEL_FLAGS,
+        *_flags_of(unit),
         "-fbranch-probabilities",
         "-fdump-tree-optimized-lineno",
         "-g0",  # places are in the dump all the same
