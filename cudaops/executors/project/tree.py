@@ -181,7 +181,8 @@ class BuiltTree:
         self.build = build
         self.tools = tools
         self.main = main
-        content = (FORMAT, build.tree_sha256, build.command, tools.kind)
+        builders = sorted(map(str, _builders().values()))  # which stand in the tree by their paths
+        content = (FORMAT, build.tree_sha256, build.command, tools.kind, builders)
         self._entry = entry_of(cache.absolute(), "projecttree", *content)
         self.root = self._entry.folder / "tree"
         self._mark = self._entry.folder / "building"

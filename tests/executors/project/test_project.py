@@ -555,8 +555,8 @@ def test_thrust_and_cublas_around_the_kernel(cpu_executor: CpuExecutor, tmp_path
 def test_other_libraries_of_cuda_need_a_gpu(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(PROJECTS / "streams", tmp_path / "streams"))
     main = folder / "src" / "main.cu"
-    main.write_text("#include <cufft.h>\n" + main.read_text("utf-8"))
-    with pytest.raises(InputError, match=r"cufft\.h: No such file.*--executor cuda"):
+    main.write_text("#include <cusparse.h>\n" + main.read_text("utf-8"))
+    with pytest.raises(InputError, match=r"cusparse\.h: No such file.*--executor cuda"):
         opened(cpu_executor, folder, "src/relax.cu")
 
 
