@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Hashable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -106,6 +106,50 @@ def in_background(work: Callable[[], object]) -> Callable[[], None]:
         thread.join()
 
     return end
+
+
+class Once:
+    """Results that are made once, by whoever asks first; others wait.
+
+    A failure is everyone's who waits, and is tried again by who asks later. That a maker was
+    stopped is none: who waits makes it then.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Hashable, Future[Any]] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], Result]) -> Result:
+        """What `make` gives. Raises what it raised for whoever made it."""
+        while True:
+            with self._lock:
+                future: Future[Result] | None = self._made.get(key)
+                is_first = future is None
+                if future is None:
+                    future = self._made[key] = Future()
+            if is_first:
+                return self._make(key, future, make)
+            try:
+                return future.result()
+            except Stopped:
+                raise_if_stopped()
+
+    def has(self, key: Hashable) -> bool:
+        """Whether it is there already."""
+        with self._lock:
+            future = self._made.get(key)
+        return future is not None and future.done()
+
+    def _make(self, key: Hashable, future: Future[Result], make: Callable[[], Result]) -> Result:
+        try:
+            made = make()
+        except BaseException as problem:
+            with self._lock:
+                del self._made[key]
+            future.set_exception(problem)
+            raise
+        future.set_result(made)
+        return made
 
 
 class Ahead:

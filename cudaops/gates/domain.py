@@ -309,16 +309,17 @@ def draw_inputs(bench: Workbench) -> None:
     where the author's kernel does not run."""
     first = {w.callee: w for w in reversed(bench.judged)}
     for workload in first.values():
-        _domain_of(bench, workload, lambda line: None)
+        domain_of(bench, workload)
 
 
-def _domain_of(bench: Workbench, workload: Workload, say: Say) -> Known:
-    with bench.shared(f"domain {workload.id}"):
-        if workload.id not in bench.domains:
-            say("generating inputs; reference runs under memcheck, racecheck and synccheck")
-            bench.domains[workload.id] = _known(bench, workload, say)
-        known: Known = bench.domains[workload.id]
-        return known
+def domain_of(bench: Workbench, workload: Workload, say: Say = lambda line: None) -> Known:
+    """The drawn inputs of one workload, made once. Raises InputError: see `draw_inputs`."""
+
+    def make() -> Known:
+        say("generating inputs; reference runs under memcheck, racecheck and synccheck")
+        return _known(bench, workload, say)
+
+    return bench.once.get(("domain", workload.id), make)
 
 
 def domain_gate(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None) -> Judged:
@@ -334,7 +335,7 @@ def domain_gate(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None
 
 
 def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) -> Judged:
-    known = _domain_of(bench, workload, say)
+    known = domain_of(bench, workload, say)
     processor = bench.executor.processor
     compiled = processor.compile(bench.unit(workload, rewrite))
     if isinstance(compiled, CompileFailed):

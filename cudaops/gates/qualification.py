@@ -61,10 +61,7 @@ def qualification_of(bench: Workbench) -> Qualification:
 
     Raises InputError where the author's kernel does not run.
     """
-    with bench.shared("qualification"):
-        if bench.qualification is None:
-            bench.qualification = _qualified(bench)
-        return bench.qualification
+    return bench.once.get("qualification", lambda: _qualified(bench))
 
 
 def _qualified(bench: Workbench) -> Qualification:

@@ -173,10 +173,7 @@ def best_files(bench: Workbench, rewrite: Rewrite) -> dict[str, str]:
 
 def run_anchors(bench: Workbench) -> tuple[Anchor, ...]:
     """The baseline on every probe of every workload, with the roles that the oracle found."""
-    with bench.shared("anchors"):
-        if bench.anchors is None:
-            bench.anchors = _anchors(bench)
-        return bench.anchors
+    return bench.once.get("anchors", lambda: _anchors(bench))
 
 
 def _anchors(bench: Workbench) -> tuple[Anchor, ...]:

@@ -47,9 +47,8 @@ from cudaops.graph.folder import (
     write_json,
     write_whole,
 )
-from cudaops.graph.library_time import with_library_time
 from cudaops.graph.model_setup import Development, check_model, develop
-from cudaops.graph.record import approximate_cost, build_record
+from cudaops.graph.record import approximate_cost, build_record, with_library_time
 from cudaops.graph.remembering import open_memory
 from cudaops.graph.services import (
     build_toolbox,

@@ -54,12 +54,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
             "--executor remote hands whole jobs to a service (run, profile, verify); for this work "
             "on the service's own machine, with --executor cpu or cuda"
         )
-    if settings.isolation == "off" and not options.trust_source:
-        raise InputError(
-            "CUDAOPS_ISOLATION=off lets the program and every candidate do what you may do; add "
-            "--trust-source if you have read them, or leave the variable out"
-        )
-    enforce(settings.isolation)
+    confine(options, settings)
     _require_plugins()
     cache, where = settings.builds_folder, options.program_folder
     executor: CpuExecutor | CudaExecutor
@@ -79,6 +74,17 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
     executor.check_available()
     sweep(cache, settings.builds_bytes)
     return executor
+
+
+def confine(options: RunOptions, settings: Settings) -> None:
+    """Hold what runs from now on to the isolation asked for. Raises InputError where there is to be
+    none and nobody has said that the source is trusted, SandboxUnavailable."""
+    if settings.isolation == "off" and not options.trust_source:
+        raise InputError(
+            "CUDAOPS_ISOLATION=off lets the program and every candidate do what you may do; add "
+            "--trust-source if you have read them, or leave the variable out"
+        )
+    enforce(settings.isolation)
 
 
 def _require_plugins() -> None:

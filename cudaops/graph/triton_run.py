@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from cudaops import __version__
 from cudaops.domain.base import Dim3
-from cudaops.domain.judge import mean_times_us
+from cudaops.domain.judge import judge, mean_times_us
 from cudaops.domain.judgement import Attempt, Gate, Policy, TunedSetting, WorkloadTime
 from cudaops.domain.rewrite import LaunchPlan, Rewrite, Tune
 from cudaops.domain.run import (
@@ -28,18 +28,18 @@ from cudaops.domain.run import (
 )
 from cudaops.errors import InputError
 from cudaops.executors.cuda.telemetry import whole_gpus
-from cudaops.executors.isolation.level import enforce
 from cudaops.executors.isolation.level import notices as isolation_notices
 from cudaops.executors.ledger import LEDGER, seconds_by_tool
 from cudaops.executors.untrusted_files import remove
 from cudaops.graph.events import EventLog, OnEvent, judgement_data, utc_now
 from cudaops.graph.folder import iteration_folder, run_folder, run_id_of, write_json, write_whole
 from cudaops.graph.record import approximate_cost, timing_summary
+from cudaops.graph.services import confine
 from cudaops.problem.reference import find_interpreter
 from cudaops.program.patch import file_patch
 from cudaops.reports import markdown
 from cudaops.settings import Settings
-from cudaops.triton.bench import Bench, axes, open_bench, weights
+from cudaops.triton.bench import Bench, axes, open_bench
 from cudaops.triton.host import Host
 from cudaops.triton.hygiene import spliced, values_set, why_refused
 from cudaops.triton.judging import Candidate, Judged, judge_candidate, tune
@@ -50,6 +50,7 @@ NO_TIMES = (
     "`cudaops verify` compares the results of a rewrite here"
 )
 NO_MODEL = "no language model is asked for Triton kernels: the tuner proposes"
+NOTHING_FASTER = "no other values of the meta-parameters are faster than the author's"
 NO_CERTIFICATE = "there is no certificate of a Triton kernel"
 TRIALS = 3
 """Times `--max-trials`: configurations that the tuner measures."""
@@ -75,7 +76,7 @@ def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunReco
         better = [t for t in tried[1:] if t["time_us"] is not None
                   and t["time_us"] < author["time_us"]]  # fmt: skip
         if not better:
-            notices.append("no other values of the meta-parameters are faster than the author's")
+            notices.append(NOTHING_FASTER)
         judged: list[tuple[Rewrite, Judged]] = []
         for number, setting in enumerate(better[: options.max_iterations], 1):
             changed = {n: v for n, v in setting["values"].items() if run.bench.values[n] != v}
@@ -177,12 +178,7 @@ def _opened(
         raise InputError("--review is not there for Triton kernels: best.patch is for you to read")
     if options.odd_sizes:
         raise InputError("--odd-sizes is not there for Triton kernels; give sizes with --args")
-    if settings.isolation == "off" and not options.trust_source:
-        raise InputError(
-            "CUDAOPS_ISOLATION=off lets the program and every candidate do what you may do; add "
-            "--trust-source if you have read them, or leave the variable out"
-        )
-    enforce(settings.isolation)
+    confine(options, settings)
     interpreter = find_interpreter(options.python)
     folder = Path(options.out)
     with run_folder(folder, keep=keep):
@@ -273,8 +269,6 @@ def _judge(run: _Open, number: int, candidate: Candidate, text: str = "") -> tup
 
 
 def _refused(run: _Open, module: TritonProgram, problems: Sequence[str]) -> tuple[Rewrite, Judged]:
-    from cudaops.domain.judge import judge
-
     gate = Gate(name="hygiene", passed=False, summary="; ".join(problems[:3]),
                 numbers={"refused": float(len(problems))})  # fmt: skip
     run.events.announcing("sandbox", "sandbox")(gate)
@@ -385,7 +379,7 @@ def _finish(
 
 def _reason(judged: Sequence[tuple[Rewrite, Judged]], accepted: bool) -> str:
     if not judged:
-        return "no other values of the meta-parameters are faster than the author's"
+        return NOTHING_FASTER
     decided = [j.judgement for _, j in judged]
     if accepted:
         return next(d.reason for d in decided if d.outcome == "accepted")
@@ -402,7 +396,7 @@ def _program_summary(bench: Bench) -> ProgramSummary:
     total_us = sum(one.total_us for one in launches)
     timed = [w for w in bench.workloads if w.weight > 0] or list(bench.workloads)
     configurations = []
-    for workload, _ in zip(timed, weights(timed), strict=True):
+    for workload in timed:
         launch = workload.launch
         x, y, z = (*launch.grid, 1, 1)[:3]
         warps = launch.options.get("num_warps") or OPTIONS["num_warps"]

@@ -13,7 +13,7 @@ import hashlib
 import json
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -24,10 +24,10 @@ from cudaops.domain.base import Record
 from cudaops.domain.program import Problem, ProblemArray, ProblemNumber
 from cudaops.domain.workload import Element
 from cudaops.errors import InputError, PrerequisiteError
-from cudaops.executors.isolation.phases import Confinement
+from cudaops.executors.isolation.phases import Confinement, Phase
 from cudaops.executors.isolation.places import installed_below, interpreter, is_everybodys
 from cudaops.executors.isolation.view import View
-from cudaops.executors.process import run_bounded
+from cudaops.executors.process import Finished, run_bounded
 from cudaops.executors.untrusted_files import (
     UntrustedFileError,
     copy_untrusted,
@@ -115,6 +115,35 @@ class Interpreter(NamedTuple):
     path: Path
     runs: tuple[Path, ...]
 
+    def run(
+        self,
+        worker: Path,
+        words: Sequence[str],
+        *,
+        cwd: Path,
+        reads: Iterable[Path],
+        writes: Iterable[Path],
+        timeout_s: float,
+        env: Mapping[str, str],
+        phase: Phase = "program",
+        tool: str = "reference",
+        beside: Iterable[Path] = (),
+        moves: bool = False,
+    ) -> Finished:
+        """One of our workers in it, confined. `beside`: what else it runs or includes; `moves`: see
+        `Confinement`. Raises as `run_bounded` does."""
+        worker = worker.absolute()
+        return run_bounded(
+            [str(self.path), "-B", str(worker), *words],
+            cwd=cwd,
+            timeout_s=timeout_s,
+            env=env,
+            tool=tool,
+            confine=Confinement(
+                phase, (*reads, worker), tuple(writes), (*self.runs, *beside), moves=moves
+            ),
+        )
+
 
 def find_interpreter(named: str | None) -> Interpreter:
     """The interpreter of this name or path, this process's own where None.
@@ -190,25 +219,17 @@ class Drawer:
         return draws
 
     def _run(self, seeds: Sequence[int], folder: Path) -> None:
-        script, worker = self.script, WORKER.absolute()
-        limit = self.timeout_s * len(seeds)
+        script, limit = self.script, self.timeout_s * len(seeds)
         with View(script.parent, (script.name,), self.hidden) as view:
-            done = run_bounded(
-                [
-                    str(self.interpreter.path), "-B", str(worker),
-                    str(view.folder / script.name), str(folder), *map(str, seeds),
-                ],
+            done = self.interpreter.run(
+                WORKER,
+                (str(view.folder / script.name), str(folder), *map(str, seeds)),
                 cwd=view.folder,
+                reads=view.reads,
+                writes=(view.root, folder),
                 timeout_s=limit,
                 env={"CUDA_VISIBLE_DEVICES": ""},
-                tool="reference",
-                confine=Confinement(
-                    "program",
-                    (*view.reads, worker),
-                    (view.root, folder),
-                    runs=self.interpreter.runs,
-                ),
-            )  # fmt: skip
+            )
         if done.timed_out:
             often = "once" if len(seeds) == 1 else f"{len(seeds)} times"
             raise InputError(

@@ -35,9 +35,9 @@ from cudaops.executors.base import Executor
 from cudaops.executors.cuda.platform import NVIDIA
 from cudaops.executors.cuda.program import gpu_environment
 from cudaops.executors.cuda.session import settle_gpu_level
-from cudaops.executors.isolation.phases import Confinement, Phase
+from cudaops.executors.isolation.phases import Phase
 from cudaops.executors.isolation.view import View
-from cudaops.executors.process import run_bounded
+from cudaops.executors.process import last_words
 from cudaops.executors.project.tree import take_snapshot
 from cudaops.executors.untrusted_files import (
     UntrustedFileError,
@@ -181,28 +181,27 @@ def record(
     if phase == "gpu":
         settle_gpu_level(NVIDIA)
     with temporary_folder("cudaops-record-") as out, View(folder, arguments) as view:
-        command = [str(python.path), "-B", str(WORKER.absolute()), "record",
-                   str(out / "recorded.json"), script, *arguments]  # fmt: skip
-        done = run_bounded(
-            command,
+        done = python.run(
+            WORKER,
+            ("record", str(out / "recorded.json"), script, *arguments),
             cwd=view.folder,
+            reads=view.reads,
+            writes=(view.root, out),
             timeout_s=timeout_s,
             env={
                 **gpu_environment(),
                 "XDG_CACHE_HOME": str(out / "cache"),
                 "TORCH_EXTENSIONS_DIR": str(out),
             },
-            tool="reference",
-            confine=Confinement(
-                phase, (*view.reads, WORKER.absolute()), (view.root, out), python.runs
-            ),
+            phase=phase,
         )
         if done.timed_out:
             raise InputError(
                 f"{name} does not use what it compiles within {timeout_s:g} s; --timeout raises it"
             )
         if done.exit_code != 0:
-            raise InputError(f"{name} does not run as it is: {_last_line(done.stderr)}")
+            said = last_words(done.stderr) or "it says nothing"
+            raise InputError(f"{name} does not run as it is: {said}")
         try:
             data = read_untrusted(out, "recorded.json", _MOST_BYTES)
             found = Recorded.model_validate_json(data)
@@ -215,11 +214,6 @@ def record(
             "kernels for it with --source K.cu, or how they are built with --build"
         )
     return found
-
-
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (lines or ["it says nothing"])[-1][:300]
 
 
 def made_files(folder: Path, recorded: Recorded) -> Made:

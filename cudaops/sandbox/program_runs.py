@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterable, Iterator
 from functools import cached_property, partial
 from itertools import pairwise
-from typing import TypeVar
 
 from cudaops.domain.execution import Misbehaved, ProgramOutcome, ProgramRan
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
 from cudaops.executors.base import Executor
-from cudaops.executors.stopping import in_background
+from cudaops.executors.stopping import Once, in_background
 from cudaops.program.lexing import byte_text, lex
 from cudaops.sandbox.captures import CapturedRun
-
-Made = TypeVar("Made")
 
 LITTLE_BYTES = 2 * 1024**3
 """Of one launch's buffers; a program has them more than once. Chosen: beside what the gates keep on
@@ -60,8 +55,7 @@ class ProgramRuns:
         self._program = program
         self._timeout_s = timeout_s
         self._models_time = models_time
-        self._made: dict[tuple[object, ...], Future[object]] = {}
-        self._lock = threading.Lock()
+        self._once = Once()
 
     @cached_property
     def sets_clocks(self) -> bool:
@@ -80,14 +74,12 @@ class ProgramRuns:
 
         Raises InputError where it does not run to its end otherwise.
         """
-        return self._once(("author", *run.run.argv), lambda: self._author(run))
+        return self._once.get(("author", *run.run.argv), lambda: self._author(run))
 
     def known(self, run: CapturedRun) -> ProgramRan | None:
         """What `author` gives, where that costs no run of a program that paused: its end is a long
         time off."""
-        with self._lock:
-            made = self._made.get(("author", *run.run.argv))
-        if run.captured.paused and (made is None or not made.done()):
+        if run.captured.paused and not self._once.has(("author", *run.run.argv)):
             return None
         return self.author(run)
 
@@ -113,7 +105,7 @@ class ProgramRuns:
         in its numbers. None where it cannot be built so, or does not run to its end."""
         if self._program.build is not None or self._program.application is not None:
             return None
-        return self._once(("unfused", *run.run.argv), lambda: self._unfused(run))
+        return self._once.get(("unfused", *run.run.argv), lambda: self._unfused(run))
 
     def others(self, run: CapturedRun) -> Iterator[str]:
         """What further runs of the author's program print, one after the other: with its clocks at
@@ -124,7 +116,7 @@ class ProgramRuns:
             rates = (1.0,) * max(1, min(FURTHER_RUNS, several))
         for n, rate in enumerate(() if run.captured.paused else rates):
             key = ("other", n, *run.run.argv)
-            printed = self._once(key, partial(self._other, run, rate))
+            printed = self._once.get(key, partial(self._other, run, rate))
             if printed:
                 yield printed
 
@@ -164,7 +156,7 @@ class ProgramRuns:
                 until_pause=until_pause,
             )
 
-        return self._once((name, until_pause, *run.run.argv), ran)
+        return self._once.get((name, until_pause, *run.run.argv), ran)
 
     def _unfused(self, run: CapturedRun) -> str | None:
         program = self._program.model_copy(update={"fused": False})
@@ -176,24 +168,6 @@ class ProgramRuns:
             until_pause=self.author(run).paused,
         )
         return ran.stdout if isinstance(ran, ProgramRan) else None
-
-    def _once(self, key: tuple[object, ...], make: Callable[[], Made]) -> Made:
-        """What `make` gives, by whoever asks first; others wait. A failure is everyone's who
-        waits, and is tried again by who asks later."""
-        with self._lock:
-            future = self._made.get(key)
-            is_first = future is None
-            if future is None:
-                future = self._made[key] = Future()
-        if is_first:
-            try:
-                future.set_result(make())
-            except BaseException as problem:
-                with self._lock:
-                    del self._made[key]
-                future.set_exception(problem)
-                raise
-        return future.result()  # type: ignore[return-value]
 
 
 def _captured(run: CapturedRun) -> ProgramRan:

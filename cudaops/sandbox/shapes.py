@@ -175,7 +175,7 @@ class ShapeFinder:
         """Launches to try, the most different first."""
         integers = _integers_of(workload, LEAST_SIZE)
         sizes = {name: value for name, value in integers.items() if name not in self.varied}
-        seen: set[tuple[int, ...]] = set()
+        seen = {tuple(sizes.values())}
         for chosen in _assignments(sizes, style):
             values = {**sizes, **chosen}
             if tuple(values.values()) in seen:

@@ -5,18 +5,16 @@ from __future__ import annotations
 import secrets
 import shutil
 import threading
-from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from cudaops.domain.certificate import Anchor
 from cudaops.domain.evaluation import Evaluation
 from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Ran, Unit
-from cudaops.domain.judgement import Comparison, Policy, Qualification
+from cudaops.domain.judgement import Comparison, Policy
 from cudaops.domain.options import ProgramRun, WarmUps
 from cudaops.domain.profile import Profile
 from cudaops.domain.program import Kernel, Program
@@ -28,7 +26,7 @@ from cudaops.errors import InputError
 from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.capture.program import PAUSE_SHARE
-from cudaops.executors.stopping import Ahead, in_background
+from cudaops.executors.stopping import Ahead, Once, in_background
 from cudaops.executors.untrusted_files import remove
 from cudaops.problem.reference import Draw, draws_of
 from cudaops.program.analysis.summary import summarise
@@ -99,10 +97,11 @@ class Workbench:
         self.kernel: Kernel = program.kernel(captured.timed.captured.kernel)
         self.seed = policy.seed if policy.seed is not None else secrets.randbits(62)
         """Seed of the perturbed inputs; secret until the run is over."""
-        self._oracles: dict[str, Oracle] = {}
         self._baseline_times: dict[str, Measurement] = {}
         self._lock = threading.RLock()
-        self._shared: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self.once = Once()
+        """What every candidate is held against: references, drawn inputs (`gates.domain`), what the
+        oracle can see (`gates.qualification`), anchors (`graph.certificate`)."""
         self.ahead = Ahead()  # what every candidate will need
         self.program_runs = ProgramRuns(executor, program, timeout_s, models_time=self.models_time)
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
@@ -111,11 +110,7 @@ class Workbench:
         """By the rewrite that a search over transformations began with, empty for the author's, and
         the transformations that were offered."""
         self._draws: tuple[Draw, ...] | None = None
-        self.domains: dict[str, Any] = {}  # drawn inputs by workload: `gates.domain`
-        self.qualification: Qualification | None = None
-        """What the oracle can see (`gates.qualification`)."""
         self.qualification_told = False
-        self.anchors: tuple[Anchor, ...] | None = None  # of `graph.certificate`
 
     @property
     def workloads(self) -> tuple[Workload, ...]:
@@ -384,10 +379,6 @@ class Workbench:
             compiled, workload, plan, every_metric=every_metric, timeout_s=self.timeout_s
         )
 
-    def shared(self, name: str) -> threading.Lock:
-        """To be held while what every candidate is held against is made: made once, waited for."""
-        return self._shared[name]
-
     def profile_ahead(self, rewrite: Rewrite) -> None:
         """Begin what `profile` gives, where it is measured: most of that time is ncu's own."""
         if not self.models_time:
@@ -510,15 +501,12 @@ class Workbench:
     @property
     def has_oracles(self) -> bool:
         """Whether the references of every judged workload were made already."""
-        return all(w.id in self._oracles for w in self.judged)
+        return all(self.once.has(("oracle", w.id)) for w in self.judged)
 
     def oracle(self, workload: Workload, say: Callable[[str], None] = lambda line: None) -> Oracle:
         """References of one judged workload, made on first use and kept for every candidate. `say`
         hears what is being made."""
-        with self.shared(f"oracle {workload.id}"):
-            if workload.id not in self._oracles:
-                self._oracles[workload.id] = self._build_oracle(workload, say)
-            return self._oracles[workload.id]
+        return self.once.get(("oracle", workload.id), lambda: self._build_oracle(workload, say))
 
     def _build_oracle(self, workload: Workload, say: Callable[[str], None]) -> Oracle:
         if self.captured.undecided:

@@ -19,9 +19,9 @@ from cudaops.executors.cuda.gpu_lock import gpu_lock
 from cudaops.executors.cuda.program import gpu_environment
 from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.level import level_of
-from cudaops.executors.isolation.phases import Confinement, Phase
+from cudaops.executors.isolation.phases import Phase
 from cudaops.executors.isolation.view import View, hint_for
-from cudaops.executors.process import Finished, last_words, run_bounded
+from cudaops.executors.process import Finished, last_words
 from cudaops.executors.untrusted_files import UntrustedFileError, read_untrusted, remove
 from cudaops.problem.reference import Interpreter
 
@@ -146,30 +146,26 @@ class Host(NamedTuple):
         path = out.with_suffix(".json")
         path.write_text(json.dumps({**task, "interpret": not self.on_gpu}), encoding="utf-8")
         limit = self.timeout_s if timeout_s is None else timeout_s
-        confine = Confinement(
-            self.phase,
-            (*reads, WORKER.absolute(), KERNELS.absolute(), path),
-            (*writes, out, self.cache),
-            runs=self._runs(),
-            moves=True,
-        )
         with gpu_lock(self.uuid, alone=alone) if self.on_gpu and self.uuid else nullcontext():
-            done = run_bounded(
-                [str(self.interpreter.path), "-B", str(WORKER.absolute()), str(path), str(out)],
+            done = self.interpreter.run(
+                WORKER,
+                (str(path), str(out)),
                 cwd=cwd or out,
+                reads=(*reads, KERNELS.absolute(), path),
+                writes=(*writes, out, self.cache),
                 timeout_s=limit + STARTING_S,
                 env=self._environment(),
+                phase=self.phase,
                 tool="triton",
-                confine=confine,
+                beside=self._headers(),
+                moves=True,
             )
         return self._reply(done, out, limit)
 
-    def _runs(self) -> tuple[Path, ...]:
-        """The interpreter, and Python's headers, with which Triton compiles what launches."""
-        prefixes = {
-            p.parent.parent for p in (self.interpreter.path, self.interpreter.path.resolve())
-        }
-        return (*self.interpreter.runs, *(p / "include" for p in prefixes))
+    def _headers(self) -> tuple[Path, ...]:
+        """Python's, with which Triton compiles what launches."""
+        path = self.interpreter.path
+        return tuple({p.parent.parent / "include" for p in (path, path.resolve())})
 
     def _environment(self) -> dict[str, str]:
         own = {"TRITON_CACHE_DIR": str(self.cache), "HOME": str(self.cache), "USER": "cudaops"}

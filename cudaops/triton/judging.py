@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,7 +59,7 @@ class Candidate(NamedTuple):
 
 
 class Judged(NamedTuple):
-    """What came of it."""
+    """The judgement of one candidate."""
 
     judgement: Judgement
     comparisons: tuple[Comparison, ...] = ()
@@ -120,11 +121,11 @@ class _Gates:
         grid = self.bench.grid(workload, candidate.values) or launch.grid
         metas = {n: v for n, v in candidate.values.items() if n not in ("num_warps", "num_stages")}
         options = {n: v for n, v in candidate.values.items() if n not in metas}
-        args = {k: v for k, v in launch.args.items() if k in self._parameters() or k not in metas}
-        args |= {n: {"value": v} for n, v in metas.items()}
-        args = {k: v for k, v in args.items() if k in self._parameters()}
+        given = {**launch.args, **{n: {"value": v} for n, v in metas.items()}}
+        args = {k: v for k, v in given.items() if k in self._parameters}
         return workload.task(cases, grid=grid, args=args, options={**launch.options, **options})
 
+    @cached_property
     def _parameters(self) -> tuple[str, ...]:
         text = self.candidate.module.read_text("utf-8")
         kernels = TritonProgram(text, self.candidate.module.name).kernels

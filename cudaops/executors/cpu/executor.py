@@ -185,9 +185,9 @@ class CpuExecutor:
         """See `Executor.compile`. 0.2 to 0.6 s; the first also builds the runtime. A draft is what
         the model of time samples; what runs it builds what it needs."""
         if draft:
-            from cudaops.executors.cpu.profile import MODEL_FLAGS
+            from cudaops.executors.cpu.profile import build_traced
 
-            sampled = self.build_instrumented(unit, MODEL_FLAGS)
+            sampled = build_traced(self, unit)
             if isinstance(sampled, Compiled):
                 return sampled
         return self._compiled(unit, build_unit(self.cache, unit))

@@ -346,7 +346,7 @@ def _traced(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
     blocks: SampledBlocks, folder: Path, timeout_s: float,
 ) -> Trace | Misbehaved:  # fmt: skip
-    built = _unrolled(unit, lambda flags: executor.build_instrumented(unit, flags))
+    built = _built(build_traced(executor, unit))
     last = len(plan.launches) - 1
     report = executor.run_instrumented(
         built, workload, plan, blocks.counted, folder, timeout_s, last, blocks.neighbours
@@ -362,14 +362,21 @@ def _traced(
         return bad_report(f"trace: {wrong}")
 
 
-def _unrolled(unit: Unit, build: Callable[[tuple[str, ...]], Compiled | CompileFailed]) -> Compiled:
+def build_traced(executor: CpuExecutor, unit: Unit) -> Compiled | CompileFailed:
+    """The unit whose accesses are sampled."""
+    return _unrolled(unit, lambda flags: executor.build_instrumented(unit, flags))
+
+
+def _unrolled(
+    unit: Unit, build: Callable[[tuple[str, ...]], Compiled | CompileFailed]
+) -> Compiled | CompileFailed:
     """With loops unrolled as nvcc unrolls them, or less where g++ does not get through."""
     built = build(_flags_of(unit))
     if isinstance(built, CompileFailed) and built.message.startswith(NOT_FINISHED):
         with _lock:
             _unrolled_less.add(_text_of(unit))
         built = build(_flags_of(unit))
-    return _built(built)
+    return built
 
 
 _unrolled_less: set[tuple[str, str, str]] = set()
@@ -396,8 +403,8 @@ def _counted(
     blocks: SampledBlocks, folder: Path, timeout_s: float,
 ) -> _Counted | Misbehaved:  # fmt: skip
     counted = (*COUNTED_AS_WRITTEN, "-fprofile-arcs")
-    built = _unrolled(
-        unit, lambda flags: executor.build_counted(unit, (*flags, *counted), COUNTING)
+    built = _built(
+        _unrolled(unit, lambda flags: executor.build_counted(unit, (*flags, *counted), COUNTING))
     )
     prefix = folder / "counters"
     env = {"GCOV_PREFIX": str(prefix), "CUDAOPS_LANES": "1"}

@@ -26,7 +26,7 @@ from cudaops.executors.cpu.build import build_program
 from cudaops.executors.cpu.report import find_fault, read_report
 from cudaops.executors.cpu.toolchain import Build
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.isolation.view import View, named_above, told_of_files
+from cudaops.executors.isolation.view import View, told_of_files
 from cudaops.executors.process import PRINTED_BYTES, run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.program.analysis.summary import is_idempotent
@@ -169,8 +169,8 @@ class ProgramRunner:
         }
         arguments, stdin = redirected(self.argv, self.cwd)
         command = [str(built.executable), *arguments]
-        named = named_above((file.text for file in self.program.files), self.cwd)
-        with View(self.cwd, (*self.argv, *named), (self.cache,)) as view:
+        texts = (file.text for file in self.program.files)
+        with View(self.cwd, self.argv, (self.cache,), texts) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
                 command,

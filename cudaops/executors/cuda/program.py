@@ -27,7 +27,7 @@ from cudaops.executors.cuda.platform import Executable, Platform
 from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_of
 from cudaops.executors.isolation.places import interpreter
-from cudaops.executors.isolation.view import View, named_above
+from cudaops.executors.isolation.view import View
 from cudaops.executors.preload.counts import COUNTS_VARIABLE, PAUSE_VARIABLE, read_counts
 from cudaops.executors.process import PRINTED_BYTES, run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
@@ -177,8 +177,8 @@ class GpuProgram:
         beside = built.tree if built.is_interpreted and built.tree else self.cwd
         hidden = () if built.is_interpreted or built.needs else (built.path.parent.parent,)
         arguments, stdin = redirected((*built.arguments, *self.argv), self.cwd)
-        named = named_above((file.text for file in self.program.files), beside)
-        with View(beside, (*self.argv, *named), hidden) as view:
+        texts = (file.text for file in self.program.files)
+        with View(beside, self.argv, hidden, texts) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
                 [str(built.path), *arguments],

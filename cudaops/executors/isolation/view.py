@@ -41,16 +41,23 @@ _MISSING = ("no such file", "cannot open", "can't open", "could not open", "fail
 class View:
     """One view, for one run of the program. Use as a context manager."""
 
-    def __init__(self, folder: Path, argv: Sequence[str], hidden: Iterable[Path] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        argv: Sequence[str],
+        hidden: Iterable[Path] = (),
+        texts: Iterable[str] = (),
+    ) -> None:
         """`folder` is the author's. Files that `argv` names are there too, absolute ones where
-        they are and relative ones at the same place seen from the working folder. `hidden` are
-        folders of ours (the cache, the runs).
+        they are and relative ones at the same place seen from the working folder, and those that
+        the program's `texts` name above the folder (`named_above`). `hidden` are folders of ours
+        (the cache, the runs).
 
         Raises SandboxUnavailable where there is no space for it.
         """
         self._source = _plain(folder)
         self._hidden = [_plain(p) for p in hidden]
-        self._argv = argv
+        self._argv = (*argv, *named_above(texts, folder))
         self._entries = 0
         self._copied = 0
         self._copies: list[tuple[Path, Path]] = []
