@@ -10,8 +10,9 @@ from cudaops.program.hygiene_items import Problem
 from cudaops.program.lexing import Directive, Lexed, Token
 
 ALLOWED_INCLUDES = frozenset({
-    "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cooperative_groups.h",
-    "cooperative_groups/reduce.h", "cooperative_groups/scan.h", "cooperative_groups/memcpy_async.h",
+    "cuda_runtime.h", "cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "cuda_fp4.h",
+    "cooperative_groups.h", "cooperative_groups/reduce.h", "cooperative_groups/scan.h",
+    "cooperative_groups/memcpy_async.h",
     "math.h", "cmath", "cstdint", "stdint.h", "cstddef", "stddef.h", "mma.h", "math_constants.h",
     "device_launch_parameters.h", "float.h", "cfloat", "limits.h", "climits", "cuda_pipeline.h",
 })  # fmt: skip

@@ -13,6 +13,7 @@ from cudaops.executors.arrays import stored
 from cudaops.executors.base import Executor, InputSet
 from cudaops.executors.compare import Distance, distance, holds_only, same_contents, same_rows
 from cudaops.executors.untrusted_files import remove
+from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import before_path
@@ -67,7 +68,8 @@ class _Trial(NamedTuple):
         after = Path(self.workload.folder) / allocation.after
         unchanged = same_contents(before_path(self.workload, allocation), after)
         is_out = untouched = True
-        for poison in ROLE_POISONS:
+        # What nothing reads depends on no poison: one shows that all of it is written.
+        for poison in ROLE_POISONS[:1] if self._is_unread(allocation) else ROLE_POISONS:
             ran = self._ran([allocation], [allocation], f"role_{allocation.index}", poison)
             if isinstance(ran, Misbehaved):
                 return allocation.model_copy(update={"role": "inout"})
@@ -84,13 +86,31 @@ class _Trial(NamedTuple):
 
     def _may_write(self, allocation: Allocation) -> bool:
         """Whether the text says so; not where it is not understood."""
-        unit = self.baseline.unit
-        facts = facts_of_launch(unit.program, unit.program.kernel(unit.kernel), self.workload)
-        names = {p.name for p in self.workload.pointers() if p.allocation == allocation.index}
+        facts, names = self._facts(), self._names(allocation)
         return facts is not None and any(
             a.kind != "read" and a.space in ("global", "unknown") and a.array in {"", *names}
             for a in facts.accesses
         )
+
+    def _is_unread(self, allocation: Allocation) -> bool:
+        """Whether the text says so; not where it is not understood, or follows a pointer that is
+        no argument."""
+        facts, names = self._facts(), self._names(allocation)
+        if facts is None or facts.calls or facts.unmodelled:
+            return False
+        arguments = {p.name for p in self.workload.pointers()}
+        elsewhere = [a for a in facts.accesses if a.space not in ("shared", "local")]
+        return all(a.array in arguments for a in elsewhere) and all(
+            a.kind == "write" for a in elsewhere if a.array in names
+        )
+
+    def _facts(self) -> KernelFacts | None:
+        unit = self.baseline.unit
+        return facts_of_launch(unit.program, unit.program.kernel(unit.kernel), self.workload)
+
+    def _names(self, allocation: Allocation) -> set[str]:
+        """Parameters that point into it."""
+        return {p.name for p in self.workload.pointers() if p.allocation == allocation.index}
 
     def reproduces(self, written: Sequence[Allocation], poisoned: Sequence[Allocation]) -> bool:
         """Whether all results are the captured ones, up to rounding, over poison in these."""

@@ -373,7 +373,7 @@ def _globals(program: Program) -> str:
     )
 
 
-HALVES = frozenset({"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h"})
+HALVES = frozenset({"cuda_fp16.h", "cuda_bf16.h", "cuda_fp8.h", "cuda_fp4.h"})
 """Headers of ours that are precompiled for those who include them."""
 
 

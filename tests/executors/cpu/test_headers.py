@@ -19,17 +19,24 @@ from tests.executors.cases import program
 DIGESTS = Path(__file__).parents[2] / "data" / "headers" / "digests.cu"
 
 
-def printed(*command: str, folder: Path) -> str:
-    subprocess.run([*command, str(DIGESTS), "-o", "digests"], cwd=folder, check=True)
+def printed(*command: str, source: Path, folder: Path) -> str:
+    subprocess.run([*command, str(source), "-o", "digests"], cwd=folder, check=True)
     return subprocess.run([folder / "digests"], capture_output=True, text=True, check=True).stdout
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="CUDA's own headers come with nvcc")
-def test_small_floats_and_complex_numbers_are_those_of_cuda(tmp_path: Path) -> None:
-    ours = printed("g++", "-O2", "-std=c++17", "-x", "c++", f"-I{INCLUDE}", folder=tmp_path)
-    theirs = printed("nvcc", "-O2", "-std=c++17", folder=tmp_path)
+@pytest.mark.parametrize(
+    ("name", "last"), [("digests.cu", "complex "), ("fp4.cu", "packed ")], ids=["digests", "fp4"]
+)
+def test_small_floats_and_complex_numbers_are_those_of_cuda(
+    name: str, last: str, tmp_path: Path
+) -> None:
+    source = DIGESTS.with_name(name)
+    flags = ["-O2", "-std=c++17", "-x", "c++", f"-I{INCLUDE}"]
+    ours = printed("g++", *flags, source=source, folder=tmp_path)
+    theirs = printed("nvcc", "-O2", "-std=c++17", source=source, folder=tmp_path)
     assert ours == theirs
-    assert ours.splitlines()[-1].startswith("complex ")
+    assert ours.splitlines()[-1].startswith(last)
 
 
 def test_random_numbers_are_those_of_curand(tmp_path: Path) -> None:

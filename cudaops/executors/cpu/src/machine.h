@@ -11,6 +11,7 @@
 #include "cudaops/context.h"
 #include "cudaops/launch.h"
 #include "cudaops/runtime_api.h"
+#include "margins.h"
 
 extern "C" {
 extern __thread char cudaops_shared_begin[], cudaops_shared_end[];
@@ -151,8 +152,6 @@ struct Worker {
 };
 
 extern __thread Worker* worker;
-constexpr unsigned shared_marker = 16;    // bytes of the variable linked before the author's
-constexpr unsigned shared_margin = 4096;  // of that linked after them
 
 // Made before the program's own objects and never destroyed: these may still call at exit.
 template <class T>

@@ -1,0 +1,2 @@
+#pragma once
+#include "cudaops/fp4.h"
