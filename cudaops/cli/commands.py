@@ -271,6 +271,7 @@ def verify(
     *,
     options: VerifyOptions,
     out: OutOption = None,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Judge CAND.cu against BASE.cu: same function, same precision, faster."""
@@ -282,7 +283,7 @@ def verify(
     with _live(None) as progress:
         runner = runner_of(resolved.executor)
         judged = runner.verify_files(path, rewrite, resolved, progress, settings)
-    _finish(judged, verbose=True, as_json=as_json)
+    _finish(judged, verbose=verbose, as_json=as_json)
 
 
 def doctor(as_json: JsonOption = False) -> None:

@@ -320,7 +320,7 @@ def apply_checked(target: Target, options: RunOptions, settings: Settings, say: 
         options: Where to run: executor, device, architecture, working folder.
         say: Takes each line of progress.
 
-    Raises InputError where the program does not build or run as it stands, or a file is not as the
+    Raises InputError where the program does not build or run without the rewrite, or a file is not as the
     run found it, EnvironmentFailure where this machine cannot run it: the author's files are then
     as they were, as they are after an interruption.
     """
@@ -358,7 +358,7 @@ class _Outcome(NamedTuple):
 
 
 class _Check:
-    """One `--check`: the program as it stands is built and run when this is made."""
+    """One `--check`: the program without the rewrite is built and run when this is made."""
 
     def __init__(self, target: Target, options: RunOptions, executor: Executor, say: Say) -> None:
         self.target = target
@@ -367,7 +367,7 @@ class _Check:
         self.say = say
         self.times_decide = executor.time_source != "modelled"
         self.before = self._standing()
-        say("building and running the program as it stands")
+        say("building and running the program without the rewrite")
         whole = [self._run_again(one) for one in target.captured.runs if self._runs_whole(one)]
         self.timed = [one for one in whole if one.is_timed] or whole
         # The first that is timed says which kernel it is about, also where it is not run whole.
@@ -444,7 +444,7 @@ class _Check:
         """With what the program prints today, which may be another than when it was captured."""
         ran = self._ran(self.before, one)
         if not isinstance(ran, ProgramRan):
-            raise InputError(f"the program does not run as it stands: {ran.placed}")
+            raise InputError(f"the program fails without the rewrite: {ran.placed}")
         new = {"stdout": ran.stdout, "stderr": ran.stderr, "exit_code": ran.exit_code,
                "seconds": ran.seconds}  # fmt: skip
         role = one.run if one.is_judged else one.run.model_copy(update={"role": "both"})
@@ -465,7 +465,7 @@ class _Check:
         return _Outcome("kept" if gate.passed else "differs", gate.summary, gate)
 
     def _timed(self, after: Program, outcome: _Outcome) -> tuple[_Outcome, dict[str, list[float]]]:
-        """Both whole jobs in turn, each first in every other pair."""
+        """Both programs alternately, each first in every other pair."""
         programs = {"before": self.before, "after": after}
         seconds = _no_seconds()
         rounds = ROUNDS if self.times_decide else EMULATED_ROUNDS
@@ -473,7 +473,7 @@ class _Check:
             spent = sum(map(sum, seconds.values()))
             if turn >= LEAST_ROUNDS and spent > ENOUGH_S:
                 break
-            self.say(f"timing both whole jobs in turn, {turn + 1} of {rounds}")
+            self.say(f"timing both programs alternately, {turn + 1} of {rounds}")
             for name in ("before", "after") if turn % 2 == 0 else ("after", "before"):
                 took = 0.0
                 for one in self.timed:
@@ -486,7 +486,7 @@ class _Check:
 
     def _failed(self, name: str, why: str, outcome: _Outcome) -> _Outcome:
         if name == "before":
-            raise InputError(f"the program does not run every time as it was: {why}")
+            raise InputError(f"the program without the rewrite does not run every time: {why}")
         return _Outcome("differs", f"does not run every time: {why}", outcome.output)
 
     def _bounds(self, ratios: Sequence[float]) -> tuple[float | None, float | None]:
@@ -500,17 +500,16 @@ class _Check:
         bounds: tuple[float | None, float | None],
     ) -> _Outcome:  # fmt: skip
         rounds = len(before.seconds)
-        took = f"{after.shown} where it took {before.shown}, medians of {rounds} runs each"
-        same = f"it builds and {outcome.reason}"
+        took = f"{after.shown} with the rewrite, {before.shown} without; medians of {rounds} runs each"
+        same = f"it builds; {outcome.reason}"
         if not self.times_decide:
-            text = f"{same}; times are the emulation's and decide nothing: {took}"
-            return outcome._replace(reason=text)
+            return outcome._replace(reason=f"{same}; emulated times decide nothing: {took}")
         low, high = bounds
         if low is not None and low > 1.0:
-            return _Outcome("slower", f"the whole job is slower: {took}", outcome.output)
+            return _Outcome("slower", f"the program is slower: {took}", outcome.output)
         faster = high is not None and high < 1.0
-        word = "faster" if faster else "neither faster nor slower beyond its noise"
-        return outcome._replace(reason=f"{same}; the whole job is {word}: {took}")
+        word = "faster" if faster else "as fast as before within its noise"
+        return outcome._replace(reason=f"{same}; the program is {word}: {took}")
 
 
 def _no_seconds() -> dict[str, list[float]]:

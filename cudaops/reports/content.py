@@ -241,11 +241,13 @@ def library_sentence(record: RunRecord, library: Library) -> str:
 
 
 def correctness_sentences(record: RunRecord) -> list[str]:
-    """On how many inputs the rewrite that was found matches the baseline, how exactly, which
-    branches they reach and what was assumed, one fact a sentence; empty where none was found."""
-    if record.outcome not in ("accepted", "provisional"):
-        return []
+    """On how many inputs the rewrite matches the baseline, how exactly, which branches they reach
+    and what was assumed, one fact a sentence. Empty if no rewrite was kept, unless it is a user's
+    own that passed every gate but those on time."""
     gates = {gate.name: gate for gate in gates_of(record)}
+    slow = is_rejected(record) and all(g.passed or g.name in TIMED_GATES for g in gates.values())
+    if record.outcome not in ("accepted", "provisional") and not slow:
+        return []
     facts: list[str] = []
     drawn = gates.get("correctness_domain")
     if drawn is not None and drawn.numbers.get("inputs"):
