@@ -320,9 +320,9 @@ def apply_checked(target: Target, options: RunOptions, settings: Settings, say: 
         options: Where to run: executor, device, architecture, working folder.
         say: Takes each line of progress.
 
-    Raises InputError where the program does not build or run without the rewrite, or a file is not as the
-    run found it, EnvironmentFailure where this machine cannot run it: the author's files are then
-    as they were, as they are after an interruption.
+    Raises InputError if the program does not build or run without the rewrite, or a file is not as
+    the run found it, EnvironmentFailure if this machine cannot run it: the author's files are then
+    unchanged, as they are after an interruption.
     """
     if target.program.problem is not None:
         raise InputError(
@@ -500,7 +500,7 @@ class _Check:
         bounds: tuple[float | None, float | None],
     ) -> _Outcome:  # fmt: skip
         rounds = len(before.seconds)
-        took = f"{after.shown} with the rewrite, {before.shown} without; medians of {rounds} runs each"
+        took = f"{after.shown} with the rewrite, {before.shown} without; medians of {rounds} runs"
         same = f"it builds; {outcome.reason}"
         if not self.times_decide:
             return outcome._replace(reason=f"{same}; emulated times decide nothing: {took}")
