@@ -85,7 +85,7 @@ def _signature(envelope: Envelope, wanted: str | None, known: KnownKey | None) -
         return Item("signature", "failed", f"{signed}, NOT by {wanted}, which --key names")
     if known is not None and envelope.signer == known.fingerprint:
         return Item("signature", "ok", f"{signed}, {known.whose}")
-    text = "a key not known here: the text is whole, but whose it is this does not say"
+    text = "an unknown key: integrity holds, origin is unknown"
     return Item("signature", "ok", f"{signed}, {text}")
 
 

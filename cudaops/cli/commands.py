@@ -157,8 +157,8 @@ def apply(
         bool,
         typer.Option(
             "--check",
-            help="Build, run and time the program before and after, and take the rewrite out again "
-            "where it does not build, prints something else or is slower.",
+            help="Build, run and time the program before and after, and revert the rewrite "
+            "if it does not build, prints something else or is slower.",
         ),
     ] = False,
 ) -> None:
@@ -166,7 +166,7 @@ def apply(
     from cudaops.graph.apply import apply_checked, open_target, put_in, take_out
 
     if check and revert:
-        raise InputError("--check puts the rewrite in and --revert takes it out: give one of them")
+        raise InputError("--check applies the rewrite and --revert removes it: give one of them")
     settings = load_settings()
     folder = find_folder(run, settings.runs)
     target = open_target(folder, load_record(folder))
@@ -189,7 +189,7 @@ def _moved(made: RunOptions, asked: ApplyOptions, settings: Settings) -> RunOpti
     """A run's options for this machine: its GPU, else the processor as the run's device."""
     where = place(asked.executor or settings.executor, None, None)
     if where.notice is not None:
-        typer.echo(f"cudaops: {where.notice}; going on with the processor", err=True)
+        typer.echo(f"cudaops: {where.notice}; continuing on the CPU", err=True)
     if where.executor == "cpu":
         where = where._replace(device=made.device, sm_arch=made.sm_arch)
     # Trust never as the folder says: it may be a stranger's.
@@ -308,7 +308,7 @@ def _resolved(
     None for the file of a project's dearest kernel."""
     where = place(options.executor or settings.executor, options.device, options.arch)
     if where.notice is not None:
-        typer.echo(f"cudaops: {where.notice}; going on with the processor", err=True)
+        typer.echo(f"cudaops: {where.notice}; continuing on the CPU", err=True)
     if source is None:
         here = Path.cwd()
         source = here / _dearest_file(resolve(options, here, here, where, settings), settings)
@@ -473,10 +473,10 @@ def _on_device(profile: Profile, named: str | None, path: Path) -> tuple[Device,
     likely = likely_devices(profile)
     if len(likely.devices) == 1:
         row = likely.devices[0]
-        told = f"taken for {row.name} by {likely.signs}; --device NAME says otherwise"
+        told = f"device {row.name} by {likely.signs}; --device NAME says otherwise"
         return row, profile.model_copy(update={"device": row.name, "notes": (*profile.notes, told)})
     among = ", ".join(row.name for row in likely.devices) or ", ".join(DEVICES)
     raise InputError(
-        f"{path.name} was taken on {likely.signs or repr(profile.device)}; say which device that "
-        f"is: --device NAME (one of {among})"
+        f"{path.name} was recorded on {likely.signs or repr(profile.device)}; name the device: "
+        f"--device NAME (one of {among})"
     )

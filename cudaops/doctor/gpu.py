@@ -229,7 +229,7 @@ def processes(site: Site) -> Finding:
         )
     if gpu.utilization_pct:
         return failed(
-            f"nothing is listed on this GPU, yet it is {gpu.utilization_pct} % busy: somebody"
+            f"nothing is listed on this GPU, but it is {gpu.utilization_pct} % busy: a process"
             " outside of this container, or a display",
             "end it, or choose another GPU with CUDA_VISIBLE_DEVICES; else expect noisy times",
         )
@@ -315,8 +315,8 @@ def virtualisation(site: Site) -> Finding:
     if in_wsl(site):
         return ok("WSL 2: counters are freed in Windows, in the NVIDIA Control Panel")
     if mine is None or mine.mode is None:
-        return ok("nothing said of any")
-    return ok({"None": "none", "Pass-Through": "passed through whole"}.get(mine.mode, mine.mode))
+        return ok("no virtualisation reported")
+    return ok({"None": "none", "Pass-Through": "passthrough"}.get(mine.mode, mine.mode))
 
 
 def in_wsl(site: Site) -> bool:
@@ -330,7 +330,7 @@ def _row(site: Site) -> Gpu:
         raise site.smi_failure
     if site.gpu is None:
         what = "has no row for the GPU that CUDA uses" if site.smi else "is not here"
-        raise PrerequisiteError(f"nvidia-smi {what}: nothing is known of its state", NO_SMI)
+        raise PrerequisiteError(f"nvidia-smi {what}: its state is unknown", NO_SMI)
     return site.gpu
 
 

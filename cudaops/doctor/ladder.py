@@ -220,7 +220,7 @@ def _found(step: Step, site: Site) -> Finding:
     except TimeoutError:
         return failed(
             f"gave no answer within {step.bound_s:g} s",
-            "try again when the machine is idle; if it stays so, what is asked here hangs",
+            "try again when the machine is idle; if it persists, the probe hangs",
         )
     except PrerequisiteError as error:
         return missing(error.problem, error.remedy)

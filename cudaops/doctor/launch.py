@@ -42,7 +42,7 @@ CAUSES = {
         ),
     ),
     "CUDA_ERROR_DEVICE_UNAVAILABLE": (
-        "another process holds this GPU alone",
+        "another process has exclusive use of this GPU",
         "wait for it, or have the administrator run sudo nvidia-smi -c DEFAULT",
     ),
     "CUDA_ERROR_ECC_UNCORRECTABLE": (
@@ -100,7 +100,7 @@ def launch(site: Site) -> Finding:
     wrong = sum(value != 2.0 * index for index, value in enumerate(results))
     if wrong or len(results) != ELEMENTS:
         return failed(
-            f"{wrong} of {ELEMENTS} results are wrong: this GPU does not compute right",
+            f"{wrong} of {ELEMENTS} results are wrong: this GPU computes wrong results",
             "reboot and try again; if it stays so, the GPU or its memory is broken",
         )
     return ok(f"{ELEMENTS} results of a kernel, all right")
@@ -116,7 +116,7 @@ def program(site: Site) -> Finding:
     if "cudaErrorInsufficientDriver" in said:
         remedy = "update the driver, or put an older CUDA toolkit first on PATH"
         return failed(f"the driver is too old for what nvcc links: {said}", remedy)
-    return failed(f"a program of nvcc's fails where a kernel alone may not: {said}", UNKNOWN)
+    return failed(f"a program by nvcc fails, though a kernel alone may not: {said}", UNKNOWN)
 
 
 def events(site: Site) -> Finding:

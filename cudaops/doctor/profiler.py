@@ -48,7 +48,7 @@ def ncu(site: Site) -> Finding:
     """Find ncu and let it tell its version."""
     path = site.machine.find("ncu")
     if path is None:
-        return missing("Nsight Compute is not here; profiles are modelled", INSTALL_NCU)
+        return missing("Nsight Compute was not found; profiles are modelled", INSTALL_NCU)
     try:
         done = site.machine.run([str(path), "--version"], timeout_s=VERSION_TIMEOUT_S)
     except SandboxUnavailable as error:
@@ -117,7 +117,7 @@ def ncu_package(site: Site) -> Finding:
     try:
         read_report(path)
     except InputError:
-        return ok("ncu-report loads, and refuses a file that is no report")
+        return ok("ncu-report loads, and rejects an invalid file")
     return failed("ncu-report takes any file for a report", "python -m pip install -U ncu-report")
 
 
@@ -126,7 +126,7 @@ def sanitizer(site: Site) -> Finding:
     path = site.machine.find("compute-sanitizer")
     if path is None:
         return missing(
-            "compute-sanitizer is not here: the cpu executor checks memory instead",
+            "compute-sanitizer was not found: the cpu executor checks memory instead",
             "python -m pip install nvidia-cuda-sanitizer-api",
         )
     command = [str(path), "--tool", "memcheck", str(site.program), "outside"]
@@ -218,7 +218,7 @@ def _permission(site: Site) -> Finding:
     if enough is not None:
         return ok(f"this process may read counters ({enough})")
     if restricted is None:
-        return ok("the driver does not say who may read counters; ncu tries")
+        return ok("the driver does not report the permission for counters; ncu tries")
     freed = profiling_freed_by(site.machine.read(OPTIONS))
     if freed is not None:
         return failed(f"{freed} frees the counters, the running driver still keeps them", REBOOT)

@@ -94,7 +94,7 @@ def listed_models(machine: Machine, endpoint: Endpoint) -> tuple[str, ...] | Fin
         return tuple(str(model["id"]) for model in json.loads(answer.text)["data"])
     except (ValueError, KeyError, TypeError):
         return failed(
-            f"{endpoint.shown}/models answered with something else than a list",
+            f"{endpoint.shown}/models did not answer with a list",
             _address_remedy(endpoint, answer),
         )
 
@@ -250,7 +250,7 @@ def service(site: Site) -> Finding:
         found = Readiness.model_validate_json(ready.text)
     except ValueError:
         return failed(
-            f"{address} is no service of this cudaops (HTTP {jobs.status})",
+            f"{address} is not a cudaops service (HTTP {jobs.status})",
             f"correct CUDAOPS_SERVER, or {UPDATE}",
         )
     workers = f"{found.workers} worker{'' if found.workers == 1 else 's'}"
@@ -282,7 +282,7 @@ def model(site: Site) -> Finding:
         return failed(str(error), f"correct {MODEL}")
     if name is None:
         return missing(
-            f"none is asked, recipes propose: neither {MODEL} nor NVIDIA_API_KEY nor {NVIDIA_URL} "
+            f"no model, recipes propose: neither {MODEL} nor NVIDIA_API_KEY nor {NVIDIA_URL} "
             "is set",
             f"set NVIDIA_API_KEY for {DEFAULT_MODEL}, or {MODEL} (docs/language-models.md)",
         )
@@ -322,7 +322,7 @@ def _script(name: ModelName) -> Finding:
     except InputError as error:
         return failed(str(error), f"correct the file, or let {MODEL} name another")
     several = "" if answers == 1 else "s"
-    return ok(f"{name}, {answers} answer{several} written down beforehand: no model is asked")
+    return ok(f"{name}, {answers} answer{several} scripted: no model is called")
 
 
 def model_key(site: Site) -> Finding:
@@ -338,15 +338,13 @@ def model_key(site: Site) -> Finding:
         wrong = _wrong_address(name.provider, address, access)
         if wrong is not None:
             return wrong
-        also = f", and {key} for it" if access.key(name.provider) else "; it is asked without a key"
+        also = f", and {key} for it" if access.key(name.provider) else "; called without a key"
         return ok(f"{address} names a server of one's own{also}")
     if key is None:
         return ok(f"none is needed; {OLLAMA_URL} unless OLLAMA_HOST names another place")
     if access.key(name.provider):
         return ok(f"{key} is set, for {name}")
-    return missing(
-        f"no key for {name}: recipes propose in its place", _model_key_remedy(name.provider)
-    )
+    return missing(f"no key for {name}: recipes propose instead", _model_key_remedy(name.provider))
 
 
 def _address_variable(provider: Provider, access: ModelAccess) -> str | None:
@@ -472,7 +470,7 @@ def model_price(site: Site) -> Finding:
     from cudaops.models.prices import known_price, parse_price
 
     name, access = _asked_model(site)
-    form = f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED[,WRITTEN]]", US dollars for a million tokens'
+    form = f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED[,WRITTEN]]", US dollars per million tokens'
     try:
         text = site.settings.model_price
         price = (
@@ -499,7 +497,7 @@ def memory_folder(site: Site) -> Finding:
 
     folder = site.settings.memory_folder
     if folder is None:
-        return ok("off, as CUDAOPS_MEMORY says: runs learn nothing from each other")
+        return ok("off, as CUDAOPS_MEMORY says: runs do not share results")
     folder = folder.absolute()
     remedy = "set CUDAOPS_MEMORY to a folder you may write to, or to off"
     try:

@@ -259,7 +259,7 @@ def disassembler(site: Site) -> Finding:
             " python -m pip install 'cudaops[toolkit]'",
         )
     return missing(
-        "neither nvdisasm nor cuobjdump: nothing is said of a kernel's instructions",
+        "neither nvdisasm nor cuobjdump: a kernel's instructions are not shown",
         "python -m pip install nvidia-cuda-nvdisasm",
     )
 

@@ -159,7 +159,7 @@ WRITES_THE_SAME = "writes to the same shared memory"
 which of them comes last makes no difference on these inputs."""
 
 
-IN_NO_ORDER = ", and nothing puts the two in order: "
+IN_NO_ORDER = ", without synchronisation: "
 """What the checker says of two accesses of global memory, ahead of what is done to which buffer."""
 
 
@@ -183,7 +183,7 @@ class Misbehaved(Fault):
             kind = "shifts" if "shifts" in self.message else "conversions"
             return f"{kind} that C++ leaves undefined"
         if self.what == "shared_race" and WRITES_THE_SAME in self.message:
-            return "threads that write one value to one place of shared memory"
+            return "threads that write one value to one address of shared memory"
         if self.what == "global_race":
             return self.message.partition(IN_NO_ORDER)[2]
         return ""

@@ -238,7 +238,7 @@ def _refusal(
     if special.elements and special.first is not None:
         at = special.first
         found = Differing(special.elements, at, *_values_at(at, sides.result, sides.baseline))
-        return _Refusal(found, "not finite where the author's is, or the reverse")
+        return _Refusal(found, "finite elements differ from the baseline's")
     near = gap.relative_l2 <= bounds.relative_l2 and gap.max_scaled <= bounds.max_scaled
     if not near and not _few_outliers(sides, held, gap, bounds):
         relative, scale = bounds.relative_l2 / 2, gap.scale

@@ -496,7 +496,7 @@ def fairly(
     author = Ran(outputs=reference.outputs, seconds=0.0)
     if accuracy(a, name, author, reference, policy).passed:
         return one
-    problem = "the author's own result is not as near to it as it must be"
+    problem = "the original kernel's own result is outside of the tolerance"
     plain = reference._replace(wide_outputs=None, wide_problem=problem, known={})
     return accuracy(a, name, ran, plain, policy)
 

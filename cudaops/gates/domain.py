@@ -99,7 +99,7 @@ class Run(NamedTuple):
     last_first: bool = False
 
 
-ON_PROCESSOR = (Run("", "full"), Run("with the last thread first: ", last_first=True))
+ON_PROCESSOR = (Run("", "full"), Run("in reversed thread order: ", last_first=True))
 ON_GPU = (Run("on the GPU: "),)
 
 
@@ -339,7 +339,7 @@ def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) ->
     processor = bench.executor.processor
     compiled = processor.compile(bench.unit(workload, rewrite))
     if isinstance(compiled, CompileFailed):
-        return Judged(_without(f"the rewrite does not run on a processor: {compiled.message}"))
+        return Judged(_without(f"the rewrite cannot run on the CPU: {compiled.message}"))
     if known.builder is None or known.domain.problem is not None:
         return Judged(_without(known.domain.problem or ""))
     folder = bench.folder / "work" / f"domain-{rewrite.id}"
@@ -412,7 +412,7 @@ def _known(bench: Workbench, workload: Workload, say: Say) -> Known:
     if isinstance(widened, Compiled):
         baseline = baseline._replace(widened=widened)
     else:
-        problem = f"the widened kernel does not compile: {widened.message}"
+        problem = f"the higher-precision kernel does not compile: {widened.message}"
         baseline = baseline._replace(wide_problem=problem)
     builder = DomainBuilder(processor, baseline, subject, folder, bench.seed, say)
     domain = builder.build()

@@ -89,14 +89,16 @@ def precheck(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None) -
     )
     dearest = bench.workloads[0]
     if not bench.plan(dearest, rewrite).applicable:
-        text = f"the author's kernel runs instead on what is timed: {found.applies[0]}"
+        text = f"the original kernel runs instead on the timed launches: {found.applies[0]}"
         return found.model_copy(update={"message": text})
     if not looking.right_on_captured(compiled, smallest=True):
         told = looking.gates[-1].line
         return found.model_copy(update={"stage": "results", "message": told, "results": told})
     results = looking.gates[-1].summary
     time = _time(bench, rewrite, dearest)
-    message = f"built by {found.message}, applies where it is timed, right on the smallest workload"
+    message = (
+        f"built by {found.message}, applies to the timed launches, correct on the smallest workload"
+    )
     return found.model_copy(
         update={"ok": True, "stage": "time", "message": message, "results": results, "time": time}
     )

@@ -139,7 +139,7 @@ def yardstick(sides: Sides) -> Yardstick:
     if own.compared < sides.baseline.size:
         finite, lost = _lost(sides.baseline, sides.wide)
         if lost > finite / 2:
-            problem = f"it is not finite in {lost} of {finite} places where the baseline is"
+            problem = f"not finite in {lost} of {finite} places where the baseline is"
             return fallback._replace(problem=problem)
         if lost:
             left = in_step(_where_not_finite, sides.baseline, sides.wide)

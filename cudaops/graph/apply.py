@@ -162,12 +162,12 @@ def put_in(target: Target) -> tuple[Path, ...]:
         coding = next((c for c in ("utf-8", "latin-1") if data == _encoded(file.text, c)), None)
         if coding is None and data == _encoded(text, "utf-8"):
             raise InputError(
-                f"{path} is so already; nothing was changed (--revert takes the rewrite out)"
+                f"{path} already has the rewrite; nothing was changed (--revert removes it)"
             )
         if coding is None:
             by_hand = f"patch -p1 < {target.folder / 'best.patch'}"
             raise InputError(
-                f"{path} is not as the run found it; nothing was changed. By hand: {by_hand}"
+                f"{path} was changed since the run; nothing was changed. By hand: {by_hand}"
             )
         changes.append(_Change(path, file.path, data, text.encode(coding, "replace")))
     with _writing():
@@ -192,7 +192,7 @@ def take_out(target: Target) -> tuple[Path, ...]:
         if data not in (one.author, one.rewritten):
             by_hand = f"patch -p1 -R < {target.folder / 'best.patch'}"
             raise InputError(
-                f"{one.path} is not as the run left it; nothing was changed. By hand: {by_hand}"
+                f"{one.path} was changed since apply; nothing was changed. By hand: {by_hand}"
             )
         changed += [one] if data != one.author else []
     with _writing():
@@ -202,7 +202,7 @@ def take_out(target: Target) -> tuple[Path, ...]:
             _write(one.path, one.author)
         _forget(kept)
     if not changed:
-        raise InputError(f"{changes[0].path} is so already; nothing was changed")
+        raise InputError(f"{changes[0].path} is already as it was; nothing was changed")
     return tuple(one.path for one in changed)
 
 
@@ -271,7 +271,7 @@ def _writing() -> Iterator[None]:
     except OSError as error:
         raise SandboxUnavailable(
             f"{error.filename} cannot be written: {error.strerror}",
-            "make it writable; `cudaops apply RUN --revert` gives every file back",
+            "make it writable; `cudaops apply RUN --revert` restores every file",
         ) from error
 
 

@@ -229,7 +229,7 @@ def _new_folder(run: Path) -> Iterator[Path]:
     try:
         (folder / "state").mkdir(parents=True)
     except OSError as error:
-        remedy = "copy the run folder to where you may write, and confirm that"
+        remedy = "copy the run folder to a writable place and confirm the copy"
         raise SandboxUnavailable(f"cannot write to {run}: {error.strerror}", remedy) from error
     try:
         yield folder

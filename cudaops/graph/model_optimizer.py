@@ -77,7 +77,7 @@ async def _next_hypothesis(
         if plan.nothing:
             nothing = plan.nothing if judged else ""
             update: State = {"hypotheses": [], "hypothesis": None}
-            return Next(None, update, f"nothing is worth trying: {plan.nothing}", nothing)
+            return Next(None, update, f"no hypothesis: {plan.nothing}", nothing)
         waiting = list(plan.hypotheses) or waiting
     while waiting:
         hypothesis = waiting.pop(0)

@@ -130,7 +130,9 @@ def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> OpenRun
     Whoever begins or reopens a run closes its bench's executor.
     """
     if options.is_triton:
-        raise InputError("Triton programs are for `cudaops run`, `verify` and `profile` alone")
+        raise InputError(
+            "Triton programs are supported by `cudaops run`, `verify` and `profile` only"
+        )
     check_database(settings)
     check_model(options, settings)
     folder = Path(options.out)
@@ -153,7 +155,7 @@ def reopen(folder: Path, on_event: OnEvent, settings: Settings) -> OpenRun:
             (folder / "state" / "options.json").read_text("utf-8")
         )
     except FileNotFoundError as error:
-        raise InputError(f"{folder} holds no run that got past intake; start it again") from error
+        raise InputError(f"{folder} has no run that finished its intake; start it again") from error
     check_database(settings)
     check_model(options, settings)
     options = options.model_copy(update={"out": str(folder)})
@@ -240,7 +242,7 @@ def _intake(
         options = settled(options, executor)
         if executor.name == "cpu" and not is_runtime_built(executor.cache):
             events.announcing("intake", "intake")(
-                "compiling first what runs kernels on a processor: once on this machine"
+                "compiling the runtime that executes kernels on the CPU (once per machine)"
             )
             building.begin(lambda: build_runtime(executor.cache))
         bench = open_bench(options, executor, judged=judged)
@@ -396,7 +398,7 @@ async def _profile(
     )
 
 
-NOT_ENDED = "this is how far the run had come: it did not end and has no certificate; resume it"
+NOT_ENDED = "the run did not finish and has no certificate; resume it"
 
 
 def finish(

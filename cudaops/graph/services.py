@@ -81,8 +81,8 @@ def confine(options: RunOptions, settings: Settings) -> None:
     none and nobody has said that the source is trusted, SandboxUnavailable."""
     if settings.isolation == "off" and not options.trust_source:
         raise InputError(
-            "CUDAOPS_ISOLATION=off lets the program and every candidate do what you may do; add "
-            "--trust-source if you have read them, or leave the variable out"
+            "CUDAOPS_ISOLATION=off runs the program and every candidate with your rights; add "
+            "--trust-source if you trust them, or unset the variable"
         )
     enforce(settings.isolation)
 

@@ -163,7 +163,7 @@ def required_path(tool: str, session: Session, path: str | None) -> Path:
     """The path that was given. Raises InputError where there is none."""
     if path is None or not path.strip():
         how = "`path` or `source`" if session.paths else "`source`, the program's text"
-        raise InputError(f"{tool} needs {how}. A call that works: {call_text(tool)}")
+        raise InputError(f"{tool} needs {how}. Example: {call_text(tool)}")
     return Path(path)
 
 
@@ -172,4 +172,4 @@ def require_one(tool: str, path: str | None, source: str) -> None:
     if path is not None:
         raise InputError(f"{tool} takes `path` or `source`, not both: leave one out")
     if not source.strip():
-        raise InputError(f"`source` is empty. A call that works: {call_text(tool)}")
+        raise InputError(f"`source` is empty. Example: {call_text(tool)}")

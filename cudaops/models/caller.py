@@ -54,7 +54,7 @@ HOST_TIMEOUTS = Timeouts(first_token_s=900.0, total_s=900.0)
 CONTINUATIONS = 3
 """Times an answer that was cut off is asked to go on: four pieces hold any kernel."""
 
-EMPTY_AGAIN = "Your last answer was empty. Answer now, in the form that was asked for."
+EMPTY_AGAIN = "Your last answer was empty. Answer now, in the requested form."
 
 ROOM_TO_THINK = 2
 """Factor on the limit of tokens where thinking alone used it up."""
@@ -250,7 +250,7 @@ class Caller:
             left_s = min(self.budget.remaining_s(), self._backoff.longest_wait_s - waited_s)
             if delay is None or delay >= left_s:
                 raise failure.unavailable()
-            self._backoff.announce(f"{failure.problem}; asking again in {delay:.0f} s")
+            self._backoff.announce(f"{failure.problem}; retrying in {delay:.0f} s")
             await self._backoff.sleep(delay)
             waited_s += delay
 
@@ -261,7 +261,7 @@ class Caller:
         tools = asked.tools if self._takes_tools else []
         failure, piece = await self._request(asked, messages, tools)
         if failure is not None and failure.kind == "bad_request" and tools:
-            asked.note(f"asked without tools: {failure.problem}")
+            asked.note(f"called without tools: {failure.problem}")
             failure, piece = await self._request(asked, messages, [])
             self._takes_tools = failure is not None
         while (
@@ -390,7 +390,7 @@ def _prompt_text(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]
 
 def _why_empty(piece: Piece, asked: _Question) -> str:
     if piece.cut_off:
-        return f"thinking alone used up {asked.max_output_tokens} tokens"
+        return f"reasoning alone used up {asked.max_output_tokens} tokens"
     stopped = f" ({piece.ended})" if piece.ended not in (None, "stop") else ""
     return f"an empty answer{stopped}"
 

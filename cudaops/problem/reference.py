@@ -259,9 +259,9 @@ class Drawer:
             for part, arrays in (("inputs", problem.arrays), ("wanted", problem.outputs)):
                 for array in arrays:
                     if untrusted_size(folder / part, f"{array.name}.bin") != array.size_bytes:
-                        raise UntrustedFileError(array.name, "holds another number of bytes")
+                        raise UntrustedFileError(array.name, "has a wrong size")
             if untrusted_size(folder / "inputs", "numbers") != 8 * len(problem.numbers):
-                raise UntrustedFileError("numbers", "holds another number of bytes")
+                raise UntrustedFileError("numbers", "has a wrong size")
         except (UntrustedFileError, ValidationError, KeyError) as error:
             what = " ".join(str(error).split())[:200]
             raise InputError(

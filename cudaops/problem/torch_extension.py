@@ -200,8 +200,8 @@ def record(
                 f"{name} does not use what it compiles within {timeout_s:g} s; --timeout raises it"
             )
         if done.exit_code != 0:
-            said = last_words(done.stderr) or "it says nothing"
-            raise InputError(f"{name} does not run as it is: {said}")
+            said = last_words(done.stderr) or "no message"
+            raise InputError(f"{name} does not run: {said}")
         try:
             data = read_untrusted(out, "recorded.json", _MOST_BYTES)
             found = Recorded.model_validate_json(data)

@@ -62,7 +62,7 @@ def _head(record: RunRecord) -> str:
             "any GPU. Correctness was checked by running the kernels."
         )
     if record.time_source == "modelled" and record.options.is_triton:
-        lines.append("> Results were compared in **Triton's interpreter**; no time was taken.")
+        lines.append("> Results were compared in **Triton's interpreter**; no time was measured.")
     elif record.time_source == "modelled":
         lines.append(
             f"> Every time and speedup here is **modelled** for {record.device}, not measured: "

@@ -488,7 +488,7 @@ class Workbench:
         run and secret ones. Made on first use. Raises InputError: see `draws_of`."""
         with self._lock:
             if self._draws is None:
-                assert self.program.problem is not None, "asked of problems alone"
+                assert self.program.problem is not None, "applies to Python references only"
                 self._draws = draws_of(
                     self.program.problem,
                     self.seed,

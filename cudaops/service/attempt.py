@@ -98,7 +98,9 @@ class Attempt:
             job.warning("job goes back to the queue", why=ended, how=child.how_it_died)
             await self._give_back(lost=ended == "died")
         elif ended == "lost":
-            job.warning("the lease is lost; another worker has the job or the database was away")
+            job.warning(
+                "the lease is lost; another worker has the job, or the database was unreachable"
+            )
         else:
             job.warning("job ended", why=ended, how=child.how_it_died)
             await self._end(Ended(None, _problem(ended, child, place.limit_s)), ended)

@@ -264,18 +264,18 @@ def _raise_if_other(
     begun = f"the batch in {folder}"
     if known.server != server:
         where = known.server or "a service of its own"
-        raise InputError(f"{begun} was begun at {where}; continue there, or name another --out")
+        raise InputError(f"{begun} was started at {where}; continue there, or name another --out")
     before = {item.name: item.sha256 for item in known.items}
     now = {each.name: each.sha256 for each in wanted}
     for name in [*before, *now]:
         if before.get(name) != now.get(name):
             what = "is gone" if name not in now else "is new" if name not in before else "changed"
             raise InputError(
-                f"{begun} was begun with other programs or options: {name} {what}; undo that, or"
+                f"{begun} was started with other programs or options: {name} {what}; undo that, or"
                 " name another --out"
             )
     if list(before) != list(now):
-        raise InputError(f"{begun} was begun in another order; undo that, or name another --out")
+        raise InputError(f"{begun} was started in another order; undo that, or name another --out")
 
 
 async def _all(works: Iterator[Coroutine[Any, Any, None]]) -> None:
@@ -336,8 +336,10 @@ async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
     line = (await process.stdout.readline()).decode()
     found = _SERVES.match(line)
     if found is None or found[2]:
-        why = _complaint(log) or (found[2] if found else "it said nothing")
-        raise SandboxUnavailable(f"the batch's own service does not come up: {why}", f"see {log}")
+        why = _complaint(log) or (found[2] if found else "no message")
+        raise SandboxUnavailable(
+            f"the batch's temporary service does not start: {why}", f"see {log}"
+        )
     return found[1]
 
 

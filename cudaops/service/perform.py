@@ -168,7 +168,7 @@ def _only_kernel(program: Program, request: ProgramRequest) -> str | None:
 
 def _rewrite(text: str) -> Rewrite:
     try:
-        return make_rewrite(text, proposer="user", title=CANDIDATE, why="given by the user")
+        return make_rewrite(text, proposer="user", title=CANDIDATE, why="submitted by the user")
     except PlanError as error:
         raise InputError(f"{CANDIDATE}:{error}") from error
 

@@ -419,7 +419,7 @@ async def _raise_if_open_to_others(store: Store, place: Place, options: ServiceO
     if place.loopback or options.admin_token is not None or await store.tokens():
         return
     raise InputError(
-        f"--host {place.host} lets others connect, and there is no token: first"
+        f"--host {place.host} accepts remote connections without a token: first"
         " `cudaops token add NAME --scope run`, or set CUDAOPS_ADMIN_TOKEN"
     )
 

@@ -81,7 +81,7 @@ class Accumulators:
     """
 
     name = "accumulators"
-    title = "several sums that do not wait for each other"
+    title = "independent partial sums"
     family: Family = "unrolling"
     relieves = frozenset({
         "stall_wait", "stall_long_scoreboard", "stall_short_scoreboard", "low_parallelism",

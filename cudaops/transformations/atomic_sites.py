@@ -148,7 +148,7 @@ def prove_only_atomic(draft: Draft, base: str, sites: tuple[Site, ...]) -> str:
             continue
         earlier = access.where is not None and access.where.end <= first
         if access.kind == "atomic" or not earlier or _shares_loop(access, own):
-            raise NotUnderstood(f"{array} is touched otherwise too")
+            raise NotUnderstood(f"{array} has other accesses")
     _prove_apart(draft, array)
     return array
 

@@ -57,7 +57,7 @@ class AtomicsPrivate:
     """Collects what goes to global memory by atomics."""
 
     name = "atomics_private"
-    title = "atomics collected by blocks"
+    title = "atomics aggregated per block"
     family: Family = "reduction"
     relieves = frozenset({
         "atomic_contention", "l2_bandwidth", "stall_lg_throttle", "stall_long_scoreboard",
@@ -96,7 +96,7 @@ class AtomicsPrivate:
         body = without_returns(body)
         blocks, header = None, None
         if setting["blocks"] != "all" and not all(g.is_alone for g in groups):
-            raise NotUnderstood("an array that each block has a part of, or clears")
+            raise NotUnderstood("an array that each block owns a part of, or clears")
         if serially:
             blocks = serial(draft, body, int(setting["blocks"]))
             header = with_parameters(draft.printer().header, blocks.parameters)
@@ -159,7 +159,7 @@ def _groups(draft: Draft) -> tuple[_Group, ...]:
     for site in sites_of(draft):
         by_base.setdefault(site.base, []).append(site)
     room = room_for(draft)
-    found, why = [], "no atomics whose result nobody uses"
+    found, why = [], "no atomics with unused results"
     for base, sites in by_base.items():
         try:
             group = _group(draft, base, tuple(sites), room)
@@ -188,7 +188,7 @@ def _group(draft: Draft, base: str, sites: tuple[Site, ...], room: int) -> _Grou
     if one:
         return _Group(base, array, first.operation, first.type, sites, True, alone, 1)
     if all(_is_scattered_evenly(a) for a in touching if a.kind == "atomic"):
-        raise NotUnderstood(f"threads that add to places of {array} of their own")
+        raise NotUnderstood(f"threads that add to distinct elements of {array}")
     size = ELEMENT_BYTES[first.type]
     elements = elements_of(draft, array, size)
     if not fixed:
@@ -337,7 +337,7 @@ def _in_copy(draft: Draft, group: _Group, thread: _Thread) -> _Made:
     each = f"for (unsigned {at} = {thread.number}; {at} < {count}; {at} += {thread.count})"
     before += f"{each} {copy}[{at}] = {nothing};"
     text = f"""
-// What the block collected goes home.
+// Flush the block's private copy to global memory.
 __syncthreads();
 {each} {{
     const {group.type} {value} = {copy}[{at}];
@@ -404,10 +404,12 @@ def _told(groups: Sequence[_Group], setting: Setting) -> str:
     many = [f"`{g.base}`" for g in groups if not g.is_one]
     parts = []
     if one:
-        parts.append(f"collected what goes to {' and '.join(one)} in registers, one atomic a block")
+        parts.append(
+            f"accumulated the updates of {' and '.join(one)} in registers, one atomic per block"
+        )
     if many:
-        parts.append(f"collected what goes to {' and '.join(many)} in a copy of each block's own")
+        parts.append(f"accumulated the updates of {' and '.join(many)} in a private copy per block")
     if setting["blocks"] != "all":
-        parts.append(f"let at most {setting['blocks']} blocks do the work of all")
+        parts.append(f"limited the grid to {setting['blocks']} blocks")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."

@@ -182,7 +182,9 @@ class Draft:
         if namespaces:
             author = kernel_form(subject.program, kernel, workloads[0].callee)
             if meaning(author, FILE) != meaning(draft.form, FILE):
-                raise NotUnderstood(f"what names of {kernel.qualified_name} mean outside of it")
+                raise NotUnderstood(
+                    f"the meaning outside of it of names of {kernel.qualified_name}"
+                )
         with contextlib.suppress(NotUnderstood):  # it stays as its author wrote it
             body = decided(draft.form.kernel)
             return draft if body is draft.form.kernel.body else draft.with_body(body)
@@ -347,7 +349,7 @@ class Draft:
         """Of the kernel, or of a function that stands in the draft. Raises NotUnderstood."""
         function = function or self.form.kernel
         if function.where is None or function.where.file != FILE:
-            raise NotUnderstood(f"{function.name} does not stand in the draft")
+            raise NotUnderstood(f"{function.name} is not in the draft")
         return FunctionText(self.program.main.text, function)
 
     def value(self, name: str) -> int | float | None:
@@ -446,7 +448,7 @@ class Draft:
         said = re.compile(rf"{_NO_CODE}|({path}{re.escape(name)}\b)", re.DOTALL)
         draft = self._with(text=said.sub(lambda m: own if m[1] else m[0], whole))
         if namespaces and meaning(draft.form, FILE, {own: function}) != meaning(self.form, FILE):
-            raise NotUnderstood(f"what names of {function.qualified_name} mean outside of it")
+            raise NotUnderstood(f"the meaning outside of it of names of {function.qualified_name}")
         return draft
 
     @property
@@ -465,7 +467,7 @@ class Draft:
         ):
             raise NotUnderstood(f"{function.name} is called by another kernel too")
         if where is None or where.file != FILE:
-            raise NotUnderstood(f"{function.name} does not stand in the draft")
+            raise NotUnderstood(f"{function.name} is not in the draft")
         whole = self.program.main.text.encode()
         head = whole.index(b"{\n") + 2
         changed = whole[head : where.start] + text.encode() + whole[where.end : -2]

@@ -142,7 +142,7 @@ def counted(node: s.For, form: s.KernelForm) -> Counted:
             raise NotUnderstood("a `while` with `continue`")
         step, body = (body[-1].value,), body[:-1]
     if len(step) != 1:
-        raise NotUnderstood("a loop that does not step one variable")
+        raise NotUnderstood("a loop without a single induction variable")
     variable, by, sign = _stepping(step[0])
     operator, bound = _comparison(node.condition, variable)
     if sign != ("+" if operator in ("<", "<=") else "-"):
@@ -207,7 +207,7 @@ def _stays(loop: Counted, form: s.KernelForm) -> None:
     fixed = {loop.variable} | names_in(loop.bound) | names_in(loop.step)
     changes = all_written_names(loop.body, form)
     if fixed & changes:
-        raise NotUnderstood(f"a loop whose body changes {', '.join(sorted(fixed & changes))}")
+        raise NotUnderstood(f"a loop body that changes {', '.join(sorted(fixed & changes))}")
     ends = (loop.bound, loop.step)
     if any(isinstance(x, s.Call) and x.function not in PURE for x in s.below(ends)):
         raise NotUnderstood("a loop bound from a function call")

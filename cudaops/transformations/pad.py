@@ -77,8 +77,8 @@ class Pad:
         if padded["rows"]:
             done.append(f"made the rows of {' and '.join(padded['rows'])} a word longer")
         if padded["flat"]:
-            done.append(f"left places free in {' and '.join(padded['flat'])}")
-        says = f"{', '.join(done)}, so that lanes meet in fewer banks."
+            done.append(f"padded {' and '.join(padded['flat'])}")
+        says = f"{', '.join(done)}, so that lanes have fewer bank conflicts."
         return result.stepped(Step(self.name, setting, f"{says[0].upper()}{says[1:]}"))
 
 

@@ -66,7 +66,7 @@ class Tabulate:
     """Tables of what depends on a loop's turn alone."""
 
     name = "tabulate"
-    title = "a table of what all threads compute alike"
+    title = "precomputed table shared by all threads"
     family: Family = "algorithm"
     relieves = frozenset({
         "sfu_pipe", "fma_pipe", "fp64_pipe", "issue_slots", "stall_wait", "integer_pipe",
@@ -80,8 +80,8 @@ class Tabulate:
         """All of them, each in a table of its own."""
         made = with_tables(draft, _entries, _with_table, _MOST_TABLES)
         if made is draft:
-            raise NotUnderstood("no expensive loop that all threads compute identically")
-        says = "What depends on a loop's turn alone is computed once, into a table."
+            raise NotUnderstood("no expensive loop that is identical in all threads")
+        says = "Values that depend only on the iteration are computed once, into a table."
         return made.stepped(Step(self.name, setting, says))
 
 

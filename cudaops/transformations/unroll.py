@@ -33,7 +33,7 @@ class Unroll:
     """
 
     name = "unroll"
-    title = "a loop unrolled, or not"
+    title = "loop unrolling"
     family: Family = "unrolling"
     relieves = frozenset({
         "stall_long_scoreboard", "stall_branch", "issue_slots", "integer_pipe", "stall_wait",
@@ -58,7 +58,7 @@ class Unroll:
         name, factor = str(setting.get("function", "")), setting["factor"]
         draft, function = _function(draft, name)
         edited = draft.edited(function, _unrolled(draft, function, setting["loop"], factor))
-        how = {"full": "fully", "bits": "fully, a turn for each bit", 1: "not at all"}.get(
+        how = {"full": "fully", "bits": "fully, one iteration per bit", 1: "not at all"}.get(
             factor, f"by {factor}"
         )
         place = f"in {function.name} " if name else ""
@@ -168,7 +168,7 @@ def _with_pragma(draft: Draft, function: s.Function, number: int | str, factor: 
         return (text[whole.start : at] + pragma + text[at : whole.end]).decode()
     old = _pragma_above(text, line)
     if old is not None and b" ".join(text[old[0] : old[1]].split()) == pragma:
-        raise NotUnderstood("it is unrolled so already")
+        raise NotUnderstood("already unrolled this way")
     start, end = old or (line, line)
     new = indent.group() + pragma + b"\n"
     return (text[whole.start : start] + new + text[end : whole.end]).decode()

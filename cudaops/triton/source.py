@@ -334,7 +334,7 @@ def _place(
             return f"{number} stands in the grid as a number too"
         return Place(number, program.span(value))
     if not isinstance(value, ast.Name):
-        return f"{ast.unparse(value)} is no integer"
+        return f"{ast.unparse(value)} is not an integer"
     for scope in reversed(around):
         bindings = [b for b in _own(scope) if _binds(b, value.id)]
         if not bindings:

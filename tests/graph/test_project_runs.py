@@ -56,7 +56,7 @@ def test_improved_applied_and_reverted(project: Path, tmp_path: Path) -> None:
     subprocess.run(
         ["make", "CXX=nvcc"], cwd=patched, check=True, capture_output=True
     )  # by the real nvcc
-    with pytest.raises(InputError, match="is so already; nothing was changed"):
+    with pytest.raises(InputError, match="is already as it was; nothing was changed"):
         shell.invoke(app, ["apply", str(run)], catch_exceptions=False)
     shell.invoke(app, ["apply", str(run), "--revert"], catch_exceptions=False)
     assert contents(project) == before

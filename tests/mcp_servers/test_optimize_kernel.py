@@ -107,7 +107,9 @@ def test_a_host_that_refuses_is_said_and_recipes_go_on(server: FastMCP) -> None:
 
     told = asyncio.run(talk())
     assert told["attempts"][0]["proposer"].startswith("recipe:")
-    assert any("the host refused to ask its model: the user declined" in n for n in told["notices"])
+    assert any(
+        "the host refused to call its model: the user declined" in n for n in told["notices"]
+    )
 
 
 @pytest.mark.deep

@@ -96,7 +96,7 @@ def test_notes(memory: Memory) -> None:
     memory.note(KEY, " second\nin two lines\n")
     assert memory.recall(KEY).notes == "second\nin two lines\nfirst"
     for refused in ("", "  \n"):
-        with pytest.raises(InputError, match="a note needs words"):
+        with pytest.raises(InputError, match="a note needs text"):
             memory.note(KEY, refused)
     assert memory.forget_notes(KEY) == 2
     assert memory.recall(KEY).notes == ""

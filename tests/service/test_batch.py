@@ -265,7 +265,7 @@ def test_a_list_at_a_running_service(
     assert {each.budget_minutes for each in (first, second, third)} == {0.0}
     code, _, said = done(tmp_path, *command[:-3])
     assert code == EXIT_INPUT
-    assert f"was begun at {remote_service.address}" in said
+    assert f"was started at {remote_service.address}" in said
 
 
 @pytest.mark.deep
@@ -286,7 +286,7 @@ def test_ctrl_c_leaves_the_jobs_to_a_service_and_the_same_command_goes_on(
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=60)
     assert first.returncode == EXIT_INTERRUPTED, said
-    assert "the service works on meanwhile" in said
+    assert "the service continues" in said
     code, _, said = done(tmp_path, *command)
     assert code == EXIT_FOUND, said
     batch = record_in(tmp_path / "out")
@@ -347,7 +347,7 @@ def test_nobody_at_the_address_is_an_environment_and_nothing_is_lost(
     (tmp_path / "out" / "state" / ".lock").touch()
     code, _, said = done(tmp_path, *command)
     assert code == EXIT_ENVIRONMENT
-    assert "gives no good answer" in said
+    assert "does not answer correctly" in said
     assert "the same command goes on" in said
     assert not any(item.job or item.row for item in items_in(tmp_path / "out"))
 

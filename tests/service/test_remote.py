@@ -254,6 +254,6 @@ def test_no_address_and_nobody_there(tmp_path: Path) -> None:
     assert "set CUDAOPS_SERVER to its address" in err
     code, _, err = done("http://127.0.0.1:9", tmp_path, *command)
     assert code == EXIT_ENVIRONMENT
-    assert "gives no good answer" in err
+    assert "does not answer correctly" in err
     assert "cudaops serve" in err
     assert not (tmp_path / "runs").exists()

@@ -34,7 +34,7 @@ def test_right_rewrites_match_and_have_no_time(name: str, tmp_path: Path) -> Non
     record = judged(name, tmp_path / "run")
     assert record.verify.correctness == "match", record.reason
     assert record.outcome == "nothing_found"
-    assert record.reason.endswith("no time was taken")
+    assert record.reason.endswith("no time was measured")
     assert record.verify.speedup is None
     gates = {gate.name: gate for gate in record.verify.gates}
     assert "sets of inputs match" in gates["correctness_perturbed"].summary

@@ -250,7 +250,7 @@ def filled_shared(subject: Subject, lacking: str) -> Checked:
         return Checked(summary=f"{way} ({lacking}): results differ by themselves from run to run")
     if _same_files(first, other):
         return Checked(summary=f"{way} ({lacking}): the same results")
-    said = "its results change with what stood in shared memory before it"
+    said = "its results depend on uninitialized shared memory"
     return Checked(warnings=(Misbehaved(what="uninitialised_read", message=said),), summary=way)
 
 

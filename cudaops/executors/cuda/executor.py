@@ -501,7 +501,7 @@ class CudaExecutor:
         module = self.host.platform.unit(compiled.unit, draft=compiled.draft)
         if isinstance(module, CompileFailed):
             raise SandboxUnavailable(
-                f"what compiled before does not compile now: {module.placed}",
+                f"a cached compilation cannot be repeated: {module.placed}",
                 "delete the cache folder and run again",
             )
         with self._lock:

@@ -180,7 +180,7 @@ class Profiler:
         if len(launched.plan.launches) > 1:
             if in_time:
                 return self._by_ncu(launched, dominant.number, "deciding")
-            return problem("too_long", f"{why}, one of several whose operations ncu would count")
+            return problem("too_long", f"{why}, one of several launches that ncu would profile")
         with ThreadPoolExecutor(1) as pool:
             counting = pool.submit(copy_context().run, self._operations, launched)
             found = self._by_ncu(launched, dominant.number, sections)
@@ -269,7 +269,7 @@ class Profiler:
             found = self._on_cpu(launched, row.name)
             if found is not None:
                 return found
-            note = "the kernel does not run on the processor, or not in time: nothing was counted"
+            note = "the kernel cannot run on the CPU, or not in time: no counts"
         except InputError as error:
             found = self._on_cpu(launched, COUNTED_ON)
             if found is not None:

@@ -275,7 +275,7 @@ def _why_no_launch(reply: Path) -> tuple[str, str] | None:
     try:
         said = REPLY.validate_json(reply.read_bytes())
     except (OSError, ValidationError):
-        return "the runner under it left no reply", "run again"
+        return "the runner left no reply", "run again"
     if isinstance(said, RunReply):
         return None
     if isinstance(said, Fault):
@@ -366,7 +366,7 @@ def _what(finding: Finding, names: Names) -> tuple[MisbehaviourKind | None, str]
                 "uninitialised_read",
                 f"reads shared memory that no thread of {_block(finding.block)} has written",
             )
-        return "uninitialised_read", f"reads {finding.space} memory that nothing has written"
+        return "uninitialised_read", f"reads {finding.space} uninitialized memory"
     if finding.kind == "barrier":
         return "divergent_barrier", _barrier(finding)
     if finding.kind == "deadlock":
@@ -424,7 +424,7 @@ def _barrier(finding: Finding) -> str:
         return f"not all threads of {_block(finding.block)} reach this barrier"
     if finding.trouble.startswith("Divergent thread(s) in warp"):
         return f"not all threads of a warp of {_block(finding.block)} reach this barrier"
-    return f"a barrier is used wrongly: {finding.trouble.lower() or 'no reason is given'}"
+    return f"a barrier is used wrongly: {finding.trouble.lower() or 'no reason'}"
 
 
 def _race(finding: Finding, names: Names) -> list[Misbehaved]:

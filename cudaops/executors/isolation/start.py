@@ -217,7 +217,7 @@ def _found(name: str, cwd: Path, env: Mapping[str, str]) -> Path:
     found = shutil.which(name, path=env.get("PATH")) if os.sep not in name else str(cwd / name)
     if found is None or not Path(found).exists():
         if not cwd.is_dir():
-            raise SandboxUnavailable(f"the folder {cwd} is gone", "run again")
+            raise SandboxUnavailable(f"the folder {cwd} no longer exists", "run again")
         raise PrerequisiteError(f"{name} is not there", "install it or put it on PATH")
     return Path(found).absolute()
 

@@ -235,7 +235,7 @@ __global__ void counted(const float* a, float* b, int n) {
     assert re.fullmatch(
         r"counted: race on global memory: block \((2|0),0,0\) thread \((44|40),0,0\) writes "
         r"b\[17\] while block \((2|0),0,0\) thread \((44|40),0,0\) writes it at "
-        r"candidate.cu:[45], and nothing puts the two in order: "
+        r"candidate.cu:[45], without synchronisation: "
         r"several threads change one place of b without an atomic",
         one.message,
     )
