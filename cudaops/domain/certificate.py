@@ -190,7 +190,7 @@ class Certificate(Record):
     driver: str | None
     """Version of the GPU's driver; None on `cpu`."""
     sm_clock_mhz: tuple[float, float] | None
-    """Lowest and highest clock between samples; None where it could not be asked."""
+    """Lowest and highest clock between samples; None where it not available."""
     tools: dict[str, str]
     program: AuthorProgram
     candidate: CandidateIdentity

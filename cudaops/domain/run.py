@@ -177,7 +177,7 @@ class TimingSummary(Record):
     """Pairs of samples in the deciding regime."""
     blocks_redone: int
     sm_clock_mhz: tuple[float, float] | None
-    """Lowest and highest between blocks of samples; None where it could not be asked."""
+    """Lowest and highest between blocks of samples; None where it not available."""
     temperature_c: tuple[float, float] | None
     notices: tuple[str, ...] = ()
 
@@ -334,7 +334,7 @@ class RunRecord(Record):
     judgement: Judgement | None = None
     """Of the best candidate; None where none was accepted."""
     qualification: Qualification | None = None
-    """What the oracle can see on this program; None where no candidate got as far as that."""
+    """What the oracle can see on this program; None if it was not measured."""
     attempts: tuple[Attempt, ...] = ()
     transformations: tuple[SearchSummary, ...] = ()
     """Searches over transformations, in order."""

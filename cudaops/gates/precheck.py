@@ -51,7 +51,7 @@ class Precheck(Record):
     location: SourceLocation | None = None
     """Of a compiler's error; `candidate.cu` is the rewrite's own text."""
     log: str = ""
-    """What the compiler printed, bounded to 16 KiB."""
+    """Compiler output, bounded to 16 KiB."""
     kernels: tuple[str, ...] = ()
     """A line a kernel of the plan: registers, spills and shared memory as ptxas says; or one line
     that says why nobody does."""
@@ -137,8 +137,8 @@ def resource_line(taken: KernelResources) -> str:
     spills = f"{spilled} bytes of spills" if spilled else "no spills"
     stack = f", {taken.stack_bytes} bytes of local memory" if taken.stack_bytes else ""
     return (
-        f"{taken.kernel}: {taken.registers} registers a thread, {spills}{stack}, "
-        f"{taken.static_smem_bytes:,} bytes of static shared memory a block ({taken.sm_arch})"
+        f"{taken.kernel}: {taken.registers} registers/thread, {spills}{stack}, "
+        f"{taken.static_smem_bytes:,} bytes of static shared memory per block ({taken.sm_arch})"
     )
 
 

@@ -41,7 +41,7 @@ def model_new(program: Program) -> str:
     assert problem is not None, "applies to Python references only"
     script = Path(problem.script)
     if script_digest(script) != problem.sha256:
-        raise InputError(f"{script} is not as the run found it")
+        raise InputError(f"{script} was changed since the run")
     return _Text(program, problem).text(script.read_text("utf-8"))
 
 

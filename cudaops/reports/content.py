@@ -36,7 +36,7 @@ RESULT_GATES = (
 
 _ENDS: dict[PerformanceLimitKind, str] = {
     "roofline": "the kernel is at the device's roofline",
-    "launch_bound": "the kernel is as short as an empty launch",
+    "launch_bound": "the kernel takes no longer than an empty launch",
     "atomic_order": "the results depend on the order of the atomics that limit it",
 }
 
@@ -327,7 +327,7 @@ def attempt_row(attempt: Attempt, device: str) -> AttemptRow:
     why = one_line(judgement.reason if judgement.outcome == "rejected" else attempt.lesson)
     if attempt.techniques:
         told = "; ".join(technique.line for technique in attempt.techniques)
-        why = one_line(f"{why}; switched off alone: {told}", 600)
+        why = one_line(f"{why}; disabled one at a time: {told}", 600)
     return AttemptRow(
         str(attempt.iteration),
         ", ".join(p for p in parts if p),

@@ -242,7 +242,7 @@ class ProgramCapture:
             raise InputError(self._why_not_compiled(outcome))
         where = "" if alone else f"{_shown(run)}: "
         if isinstance(outcome, Misbehaved):
-            hint = "; --timeout raises the limit" if outcome.what == "timeout" else ""
+            hint = "; raise --timeout" if outcome.what == "timeout" else ""
             raise InputError(f"{where}{outcome.placed}{hint}")
         if not outcome.workloads:
             raise InputError(f"{where}no launch of {outcome.kernel} could be captured")

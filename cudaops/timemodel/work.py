@@ -58,7 +58,7 @@ class Step:
     chain: float = 0.0
     """Longest run of arithmetic instructions of which each needs the one before."""
     registers: float = 0.0
-    """Registers a thread that hold the loaded data."""
+    """Registers per thread that hold the loaded data."""
     follows: bool = False
     """Whether an address of its loads comes out of an earlier step's data."""
     behind: bool = False

@@ -184,9 +184,9 @@ class Host(NamedTuple):
         except UntrustedFileError:
             pass
         if done.timed_out:
-            return wrong("timeout", f"took longer than {limit_s:g} s; --timeout raises the limit")
+            return wrong("timeout", f"took longer than {limit_s:g} s; raise --timeout")
         if done.exceeded or done.flooded:
-            return wrong("output_flood", done.exceeded or "it prints without end")
+            return wrong("output_flood", done.exceeded or "it prints too much")
         if done.exit_code != 0:
             hint = hint_for(done.stderr)
             text = f"ended with exit code {done.exit_code}: {last_words(done.stderr)}"

@@ -61,7 +61,7 @@ def test_improved_applied_and_reverted(project: Path, tmp_path: Path) -> None:
     shell.invoke(app, ["apply", str(run), "--revert"], catch_exceptions=False)
     assert contents(project) == before
     (project / "src" / "blur.cu").write_text("// edited since\n")
-    with pytest.raises(InputError, match="is not as the run found it; nothing was changed"):
+    with pytest.raises(InputError, match="was changed since the run; nothing was changed"):
         shell.invoke(app, ["apply", str(run)], catch_exceptions=False)
 
     checked = shell.invoke(app, ["certify", "check", str(run / "certificate.json")])

@@ -210,7 +210,7 @@ def test_secret_draws_are_of_the_file_that_the_run_found(tmp_path: Path) -> None
     assert len(contents) == 1 + len(further_seeds(5))
     assert FIRST_SEED not in further_seeds(5) != further_seeds(6)
     Path(problem.script).write_text(SCALE.replace("2.5", "3.5"), "utf-8")
-    with pytest.raises(InputError, match="is not as the run found it"):
+    with pytest.raises(InputError, match="was changed since the run"):
         draws_of(problem, 5, tmp_path / "other", 30.0, ())
 
 

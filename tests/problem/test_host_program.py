@@ -124,7 +124,7 @@ def test_a_template_deduces_its_types(tmp_path: Path) -> None:
         ("@launch k grid=(n/0) block=(1) args=(x, out, n)", "k.cu:1:21: division by zero"),
         ("@launch k grid=(1) block=(4096) args=(x, out, n)", "it must be 1 to 1024"),
         ("@launch k grid=(x) block=(1) args=(x, out, n)", "is a pointer or a structure"),
-        ("@launch k grid=(1) block=(1) args=(out, x, n)", "no launch is given the output `out`"),
+        ("@launch k grid=(1) block=(1) args=(out, x, n)", "no launch takes the output `out`"),
         ("@launch k grid=(1) block=(1) args=(labels, out, n)", "`labels` holds long long in the"),
         ("@launch k grid=(1) block=(1) args=(x, out, x)", "is given the array `x`"),
         ("@requires n > 3", "no `// @launch"),

@@ -77,7 +77,7 @@ def test_everything_of_a_candidate_is_shown(finished: Recording) -> None:
         "candidate_rel_l2 1.200e-07", "speedup: 1.01 < 1.2", "larger tiles help",
         "What it changes", "-slow();", "PROVISIONAL", "Language model",
         "13,624 tokens in (5,900 cached), 1,302 out, $0.006, 14.2 s", "$0.40 in",
-        "Recipes proposed in its place: --max-cost 0.01 is spent", "no price known",
+        "Recipes proposed instead: --max-cost 0.01 is spent", "no price known",
     ):  # fmt: skip
         assert wanted in text, wanted
     assert "+   fast();" in shown(finished)

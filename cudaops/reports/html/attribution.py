@@ -99,7 +99,7 @@ def view(record: RunRecord) -> AttributionView:
     if record.profile is None:
         missing.append("The kernel was not profiled.")
     elif record.profile.best is None:
-        missing.append("There is no profile of a rewrite to hold beside the author's kernel.")
+        missing.append("No rewrite was profiled.")
     else:
         changes = _changes(record.profile.baseline, record.profile.best)
         metrics_source = str(Clock(record.profile.baseline.source, record.profile.baseline.device))

@@ -407,7 +407,8 @@ def test_pointers_that_cannot_be_followed_are_limits(
     )
     with pytest.raises(InputError, match="parameter v holds a device address at byte 8, where"):
         on_gpu(platform, parsed).capture("fill", tmp_path / "c")
-    with pytest.raises(InputError, match="parameter x points to pointers to memory that is not an allocation"):
+    says = "parameter x points to pointers to memory that is not an allocation"
+    with pytest.raises(InputError, match=says):
         on_gpu(platform, parsed).capture("rows", tmp_path / "c")
 
 
