@@ -305,19 +305,19 @@ def _resolved(
     settings: Settings,
 ) -> RunOptions:
     """The options of a run in a new folder; says why a GPU that is there is not used. `source`:
-    None for the file of a project's dearest kernel."""
+    None for the file of a project's hottest kernel."""
     where = place(options.executor or settings.executor, options.device, options.arch)
     if where.notice is not None:
         typer.echo(f"cudaops: {where.notice}; continuing on the CPU", err=True)
     if source is None:
         here = Path.cwd()
-        source = here / _dearest_file(resolve(options, here, here, where, settings), settings)
+        source = here / _hottest_file(resolve(options, here, here, where, settings), settings)
     folder = new_folder(out, settings.runs, source, options.kernel)
     return resolve(options, source, folder, where, settings)
 
 
-def _dearest_file(options: RunOptions, settings: Settings) -> str:
-    """The file in the project that holds its dearest kernel, or the one that is named; says which,
+def _hottest_file(options: RunOptions, settings: Settings) -> str:
+    """The file in the project that holds its hottest kernel, or the one that is named; says which,
     and what else the program launches."""
     from cudaops.graph.services import survey
 

@@ -217,7 +217,7 @@ class AccessSummary(Record):
     step: str
     """Between neighbouring threads of x: `same`, `adjacent`, `4096 B apart`, or by which array."""
     loops: tuple[str, ...] = ()
-    """Around it, outermost first: trips in the dearest launch, and how far it moves in each."""
+    """Around it, outermost first: trips in the hottest launch, and how far it moves in each."""
     is_conditional: bool = False
     """Under an `if`, or after one that leaves."""
     line: int | None = None

@@ -548,9 +548,9 @@ def accuracy_gate(name: GateName, found: Sequence[Finding]) -> Gate:
 
 def input_set_summary(oracles: Sequence[Oracle]) -> InputSetSummary:
     """How many sets there are of the workload that has fewest, and what was left out and why."""
-    own = [one for one in oracles if one.standing != "alike"] or oracles
+    own = [one for one in oracles if one.budget != "minimal"] or oracles
     fewest = min(own, key=lambda oracle: len(oracle.references))
-    count, enough = len(fewest.references), ENOUGH_CASES["first"]
+    count, enough = len(fewest.references), ENOUGH_CASES["full"]
     text = f"{count} sets of inputs in all"
     if count < enough:
         text = f"only {text}, fewer than {enough}: weak oracle"

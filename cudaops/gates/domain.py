@@ -33,7 +33,7 @@ from cudaops.executors.compare import same_contents
 from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, exact_accuracy
 from cudaops.gates.correctness import fairly, in_any_order
-from cudaops.gates.posed import settled
+from cudaops.gates.posed import baseline_where_free
 from cudaops.program.analysis.compensation import computes_rounding_errors
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
@@ -246,7 +246,9 @@ class DomainJudge:
                 continue
             accuracy = exact_accuracy if one.draw.exact else buffer_accuracy
             told = any(way in NOT_NUMBERS for way in one.draw.ways.values())
-            held = settled(a, ran, one.reference, one.moved, one.rounded, not_a_number=told)
+            held = baseline_where_free(
+                a, ran, one.reference, one.moved, one.rounded, not_a_number=told
+            )
             found = fairly(accuracy, a, name, held, one.reference, self._policy)
             if not found.passed and a.index in one.order_free:
                 found = in_any_order(a, name, ran, one.reference, self._policy)

@@ -27,7 +27,7 @@ from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.project.tree import take_snapshot
 from cudaops.graph.events import utc_now
 from cudaops.graph.folder import best_name, write_json
-from cudaops.graph.services import make_executor, settled
+from cudaops.graph.services import make_executor, with_found_device
 from cudaops.problem.host_program import authored
 from cudaops.problem.torch_extension import as_author_has, is_torch, require_own_text
 from cudaops.program.parse import load_program, read_source
@@ -336,7 +336,7 @@ def apply_checked(target: Target, options: RunOptions, settings: Settings, say: 
         )
     executor = make_executor(options, settings)
     try:
-        check = _Check(target, settled(options, executor), executor, say)
+        check = _Check(target, with_found_device(options, executor), executor, say)
         files = put_in(target)
         try:
             found = check.judged(files)

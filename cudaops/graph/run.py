@@ -56,8 +56,8 @@ from cudaops.graph.services import (
     compilation_of,
     make_executor,
     open_bench,
-    settled,
     warm,
+    with_found_device,
 )
 from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate, replaced_by, require_replaced
@@ -239,7 +239,7 @@ def _intake(
     with contextlib.ExitStack() as failing:
         failing.callback(close_executor, executor)
         failing.callback(building.end)
-        options = settled(options, executor)
+        options = with_found_device(options, executor)
         if executor.name == "cpu" and not is_runtime_built(executor.cache):
             events.announcing("intake", "intake")(
                 "compiling the runtime that executes kernels on the CPU (once per machine)"

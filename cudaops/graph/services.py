@@ -113,7 +113,7 @@ def _prepare(bench: Workbench) -> None:
         bench.executor.instructions(author)
 
 
-def settled(options: RunOptions, executor: Executor) -> RunOptions:
+def with_found_device(options: RunOptions, executor: Executor) -> RunOptions:
     """The options with the device and target that the executor found."""
     if not isinstance(executor, CudaExecutor):
         return options
@@ -191,7 +191,7 @@ class Survey(NamedTuple):
     """What a project's program launches."""
 
     counts: tuple[LaunchCount, ...]
-    """The dearest first, of kernels in the project's files."""
+    """The hottest first, of kernels in the project's files."""
     files: dict[str, str]
     """Kernel to the file that defines it, relative to the project's folder."""
     kernel: str

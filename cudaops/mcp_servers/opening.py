@@ -65,13 +65,13 @@ class OpenedProgram(Record):
     """Device functions, types, constants and macros of the program that it uses. A rewrite sees
     them under the same names and does not declare them again."""
     kernels: tuple[str, ...]
-    """Kernels that the program launched, dearest first, with their share of the time: any of them
+    """Kernels that the program launched, hottest first, with their share of the time: any of them
     can be asked for as `kernel`."""
     executor: str
     device: str
     """Whose time is taken or modelled."""
     launches: tuple[str, ...]
-    """Captured launches, dearest first, and below each its arguments with what stands in them."""
+    """Captured launches, hottest first, and below each its arguments with what stands in them."""
     judging: tuple[str, ...]
     """The clock and its floor, the author's time by it, how the program was run, gates in order,
     tolerances."""

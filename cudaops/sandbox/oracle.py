@@ -69,9 +69,9 @@ memory of the size of its inputs, and one more comparison a side."""
 LARGE_BYTES = 64 * 1024**2
 """A workload that writes more has one: a comparison of so much takes seconds."""
 
-Standing = Literal["first", "further", "alike"]
-"""Of a workload among those of its instance: `alike` is of an earlier one's shape."""
-ENOUGH_CASES: dict[Standing, int] = {"first": 5, "further": 3, "alike": 2}
+ReferenceBudget = Literal["full", "reduced", "minimal"]
+"""Of a workload among those of its instance: `minimal`: it has the shape of an earlier one."""
+ENOUGH_CASES: dict[ReferenceBudget, int] = {"full": 5, "reduced": 3, "minimal": 2}
 """Cases of a workload, the captured one among them, that are made whatever they cost. Further
 launches differ in sizes, not in what they compute, and the rewrite passes all of them; those of one
 shape are sets of inputs by themselves."""
@@ -176,7 +176,7 @@ class Oracle(NamedTuple):
     skipped: tuple[SkippedInputs, ...] = ()
     seed: int = 0
     """Secret: draws the order of launches."""
-    standing: Standing = "first"
+    budget: ReferenceBudget = "full"
     variables: tuple[Allocation, ...] = ()
     """See `changed_variables`."""
     kept: tuple[str, ...] = ()
@@ -254,7 +254,7 @@ class OracleBuilder:
         self,
         seed: int,
         say: Callable[[str], None] = lambda line: None,
-        standing: Standing = "first",
+        budget: ReferenceBudget = "full",
     ) -> Oracle:
         """Every case on which the baseline itself is well-behaved; `seed` is secret, `say` hears
         which inputs it runs on.
@@ -264,14 +264,14 @@ class OracleBuilder:
         started = time.monotonic()
         say("reference run: captured and exact inputs")
         captured = self._captured()
-        exact = self._exact(seed, captured, EXACT_KINDS if standing != "alike" else ())
-        again = [] if standing == "alike" else self._relaunched(seed, say)
+        exact = self._exact(seed, captured, EXACT_KINDS if budget != "minimal" else ())
+        again = [] if budget == "minimal" else self._relaunched(seed, say)
         perturbed: list[Reference] = list(self._beside_exact)
         for draw in self._draws(seed, exact, perturbed):
             cases = sum(not one.is_zero for one in (captured, *perturbed, *again))
             cases += exact.kind != "captured"
             spent = time.monotonic() - started
-            if cases >= ENOUGH_CASES[standing] and spent > EXTRA_CASES_S:
+            if cases >= ENOUGH_CASES[budget] and spent > EXTRA_CASES_S:
                 why = f"time limit: {cases} sets took {spent:.0f} s"
                 self._skipped.append(SkippedInputs(draw.kind, why))
                 continue
@@ -289,7 +289,7 @@ class OracleBuilder:
             if isinstance(a, PointerArgument) and a.allocation in kept
         )  # fmt: skip
         return Oracle(
-            self._workload, captured, tuple(perturbed), exact, skipped, seed, standing,
+            self._workload, captured, tuple(perturbed), exact, skipped, seed, budget,
             self._variables, names,
         )  # fmt: skip
 

@@ -45,7 +45,13 @@ from cudaops.sandbox.bench_state import (
 )
 from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture
 from cudaops.sandbox.inputs import holds_doubles
-from cudaops.sandbox.oracle import Baseline, Oracle, OracleBuilder, Standing, timed_references
+from cudaops.sandbox.oracle import (
+    Baseline,
+    Oracle,
+    OracleBuilder,
+    ReferenceBudget,
+    timed_references,
+)
 from cudaops.sandbox.preloaded import preloaded
 from cudaops.sandbox.program_runs import ProgramRuns, runs_ahead
 from cudaops.sandbox.roles import confirm_reproduces, refine_roles
@@ -520,9 +526,9 @@ class Workbench:
         parts = (baseline, workload, self.policy, folder, self.timeout_s)
         same = (w for w in self.captured.workloads if w.is_judged and w.callee == workload.callee)
         shapes = [w.shape for w in takewhile(lambda one: one.id != workload.id, same)]
-        standing: Standing = "further" if shapes else "first"
-        standing = "alike" if workload.shape in shapes else standing
-        return OracleBuilder(self.executor, *parts).build(self.seed, say, standing)
+        budget: ReferenceBudget = "reduced" if shapes else "full"
+        budget = "minimal" if workload.shape in shapes else budget
+        return OracleBuilder(self.executor, *parts).build(self.seed, say, budget)
 
     def baseline(self, workload: Workload) -> Baseline:
         """The author's kernel with the widest build that compiles: floats at least have one where

@@ -42,7 +42,7 @@ def with_extent(grid: Extents, axis: str, extent: int) -> Extents:
 
 
 def threads_of(draft: Draft) -> int:
-    """How many threads the dearest launch has."""
+    """How many threads the hottest launch has."""
     grid, block = draft.workloads[0].grid, draft.workloads[0].block
     return math.prod((grid.x, grid.y, grid.z, block.x, block.y, block.z))
 

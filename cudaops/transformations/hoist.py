@@ -105,7 +105,7 @@ class _Search:
         self._ranges, self._memory = Ranges(draft), Memory(draft)
         self._numbers = {
             p.name for p in kernel.parameters
-            if not p.is_pointer and p.name in self._ranges.settled and p.size_bytes <= 8
+            if not p.is_pointer and p.name in self._ranges.single_assignment and p.size_bytes <= 8
         }  # fmt: skip
         self._pointers = {p.name for p in kernel.parameters if p.is_pointer}
         self._declared = {x.name: x for x in s.below(kernel.body) if isinstance(x, s.Declare)}

@@ -67,7 +67,7 @@ def _names_of_parameters(draft: Draft) -> dict[str, str]:
 def _candidates(draft: Draft, ranges: Ranges) -> dict[str, str]:
     """Variables and parameters of 64 bits by name, with their types."""
     kernel = draft.form.kernel
-    plain = plain_variables(kernel) & ranges.settled
+    plain = plain_variables(kernel) & ranges.single_assignment
     used = names_in(kernel.body)
     found = {n: t for n, t in _names_of_parameters(draft).items() if n in used}
     found |= {

@@ -60,7 +60,7 @@ class Interior:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """Nests with checks in them, the dearest first."""
+        """Nests with checks in them, the hottest first."""
         found = (placed.setting for placed, _ in understood(draft, _read))
         return tuple(islice(found, _MOST_SETTINGS))
 

@@ -29,7 +29,7 @@ from cudaops.transformations.loops import (
     conditions,
     copy_of,
     counted,
-    dearest,
+    hottest,
     looks_ahead,
     loop_of,
     plainly_declared,
@@ -77,9 +77,9 @@ class Jam:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """The dearest nests, by 4 and 2."""
+        """The hottest nests, by 4 and 2."""
         found: list[Setting] = []
-        for placed in dearest(draft):
+        for placed in hottest(draft):
             try:
                 nest = _read(draft, placed.node)
                 conditions(draft, nest.outer, 1)

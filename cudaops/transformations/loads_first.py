@@ -73,7 +73,7 @@ class LoadsFirst:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """The dearest loops past whose branches the compiler moves no load."""
+        """The hottest loops past whose branches the compiler moves no load."""
         found: list[Setting] = []
         for placed, plan in understood(draft, _read):
             if _is_straight(plan.loop.body) and not plan.gathers:

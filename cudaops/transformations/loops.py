@@ -312,8 +312,8 @@ class Placed:
         return named | {"function": self.function} if self.function else named
 
 
-def dearest(draft: Draft, *, functions: bool = False) -> tuple[Placed, ...]:
-    """Loops by what they cost in the most expensive launch, as far as it is known, the dearest
+def hottest(draft: Draft, *, functions: bool = False) -> tuple[Placed, ...]:
+    """Loops by what they cost in the most expensive launch, as far as it is known, the hottest
     first."""
     weighed: list[tuple[float, int, Placed]] = []
     owners: list[s.Function] = [draft.form.kernel]
@@ -329,9 +329,9 @@ def dearest(draft: Draft, *, functions: bool = False) -> tuple[Placed, ...]:
 def understood(
     draft: Draft, read: Callable[[Draft, s.For], Found]
 ) -> Iterator[tuple[Placed, Found]]:
-    """The loops that can be read, the dearest first, with what was read of each. `read` raises
+    """The loops that can be read, the hottest first, with what was read of each. `read` raises
     NotUnderstood for the others."""
-    for placed in dearest(draft):
+    for placed in hottest(draft):
         try:
             found = read(draft, placed.node)
         except NotUnderstood:

@@ -71,7 +71,7 @@ class Prefetch:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """Loops over tiles, the dearest first."""
+        """Loops over tiles, the hottest first."""
         found = (
             {**placed.setting, **more}
             for placed, _ in understood(draft, _read)

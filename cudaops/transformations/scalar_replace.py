@@ -71,7 +71,7 @@ class ScalarReplace:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """The dearest loops that re-read something, outer ones first."""
+        """The hottest loops that re-read something, outer ones first."""
         found = (placed.setting for placed, held in understood(draft, _held) if held)
         return tuple(islice(found, _MOST_SETTINGS))
 

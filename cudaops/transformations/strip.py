@@ -38,7 +38,7 @@ from cudaops.transformations.loops import (
     Counted,
     conditions,
     counted,
-    dearest,
+    hottest,
     is_innermost,
     loop_of,
 )
@@ -64,8 +64,8 @@ class Strip:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """All such loops at once, then the dearest ones alone."""
-        loops = [x.setting for x in dearest(draft) if _can(draft, x.node)]
+        """All such loops at once, then the hottest ones alone."""
+        loops = [x.setting for x in hottest(draft) if _can(draft, x.node)]
         alone = loops if len(loops) > 1 else []
         wanted = [{"loop": "all"} for _ in loops[:1]] + alone
         found = [{**one, "factor": f} for f in FACTORS for one in wanted]

@@ -59,7 +59,7 @@ _CHEAP = frozenset({
     "int", "unsigned", "make_float2", "make_float3", "make_float4", "make_int2", "make_int3",
     "__int_as_float", "__float_as_int", "__mul24", "__umul24", "signbit", "copysignf",
 })  # fmt: skip
-"""Functions that are no dearer than a load."""
+"""Functions that cost no more than a load."""
 
 
 class Tabulate:
@@ -219,7 +219,7 @@ class _Search:
         kernel = draft.form.kernel
         self._parameters = {
             p.name for p in kernel.parameters
-            if p.is_pointer or p.name in ranges.settled
+            if p.is_pointer or p.name in ranges.single_assignment
         }  # fmt: skip
         self._pointers = {p.name for p in kernel.parameters if p.is_pointer}
 

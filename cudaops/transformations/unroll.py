@@ -11,7 +11,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.bit_loops import computes_constants, most_turns, unrolled_by_bits
 from cudaops.transformations.draft import FILE, Draft, Step
-from cudaops.transformations.loops import Placed, dearest, loop_of, size_of
+from cudaops.transformations.loops import Placed, hottest, loop_of, size_of
 
 _LOOPS = 3
 _MOST_SETTINGS = 6
@@ -24,7 +24,7 @@ _PASSED = re.compile(rb"[ \t]*(//[^\n]*|/\*[^\n]*\*/[ \t]*)?\n")
 
 
 class Unroll:
-    """`#pragma unroll` above one of the dearest loops, in the kernel or in a function it calls.
+    """`#pragma unroll` above one of the hottest loops, in the kernel or in a function it calls.
 
     Legal: a pragma changes no meaning. The compiler keeps the order of everything, so that what it
     gains is loads sent together, fewer branches, and indices of private arrays that are constant;
@@ -42,8 +42,8 @@ class Unroll:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """For the dearest loops: what nvcc does not do by itself."""
-        loops = dearest(draft, functions=True)
+        """For the hottest loops: what nvcc does not do by itself."""
+        loops = hottest(draft, functions=True)
         plain = [x for x in loops if not x.function or x.function.isidentifier()]
         found = [
             placed.setting | {"factor": factor}

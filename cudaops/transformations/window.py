@@ -67,7 +67,7 @@ class RegisterWindow:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """Loops with such loads, the dearest first."""
+        """Loops with such loads, the hottest first."""
         found = (placed.setting for placed, _ in understood(draft, _read))
         return tuple(islice(found, _MOST_SETTINGS))
 

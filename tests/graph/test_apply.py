@@ -27,7 +27,7 @@ from cudaops.executors.base import close_executor
 from cudaops.graph.apply import Target, open_target, put_in, take_out
 from cudaops.graph.folder import taken_home, write_best
 from cudaops.graph.resolve_options import place, run_options
-from cudaops.graph.services import make_executor, open_bench, settled
+from cudaops.graph.services import make_executor, open_bench, with_found_device
 from cudaops.program.plans import make_rewrite
 from cudaops.reports import json as run_json
 from cudaops.settings import load_settings
@@ -126,7 +126,7 @@ def run_with(options: RunOptions, source: str) -> Path:
     """Captured as a run captures it, with a rewrite written by hand in its folder."""
     executor = make_executor(options, load_settings())
     try:
-        bench = open_bench(settled(options, executor), executor)
+        bench = open_bench(with_found_device(options, executor), executor)
         rewrite = bench.served_alone(make_rewrite(source, "user", "by hand", "for a test"))
         spliced = bench.spliced(rewrite)
         bench.save()
@@ -224,7 +224,7 @@ def test_one_that_prints_something_else_is_taken_out(tmp_path: Path) -> None:
     assert (code, record_of(one.run)["code"]) == (1, "differs")
     assert "taken out: prints " in said, said
     assert contents(one.project) == one.before
-    with pytest.raises(InputError, match="is so already"):
+    with pytest.raises(InputError, match="is already as it was"):
         apply(one.run, "--revert")
 
 
@@ -305,7 +305,7 @@ def test_an_edit_since_is_nobodys_to_lose(single: Path, tmp_path: Path) -> None:
     put_in(target)
     edited = single.read_bytes() + b"// mine\r\n"
     single.write_bytes(edited)
-    with pytest.raises(InputError, match="is not as the run left it; nothing was changed"):
+    with pytest.raises(InputError, match="was changed since apply; nothing was changed"):
         take_out(target)
     assert single.read_bytes() == edited
 

@@ -295,12 +295,12 @@ class TestBaselines:
     ) -> None:
         bench = opened(cpu_executor, tmp_path, EACH.replace("BODY", "a[i] * n"))
         first = oracle(bench)
-        work, folder = first.workload, tmp_path / "alike"
+        work, folder = first.workload, tmp_path / "minimal"
         builder = OracleBuilder(
             cpu_executor, bench.baseline(work), work, bench.policy, folder, TIMEOUT_S
         )
-        second = builder.build(7, standing="alike")
-        assert (first.standing, second.standing) == ("first", "alike")
+        second = builder.build(7, budget="minimal")
+        assert (first.budget, second.budget) == ("full", "minimal")
         assert (first.exact.kind, second.exact.kind) == ("exact", "captured")
         assert second.perturbed
         assert timed_references(second)[1:]
