@@ -89,7 +89,7 @@ def test_no_control_character_reaches_the_terminal(folder: Path) -> None:
     ("arguments", "says"),
     [
         (["show", "nothing"], "no kernel nothing has results; known: naive_matmul, transpose"),
-        (["show", "012"], "no kernel 012 is remembered"),
+        (["show", "012"], "no kernel 012 has results"),
         (["note", "naive_matmul", " "], "a note needs text"),
         (["forget"], "name a KERNEL"),
         (["forget", "transpose", "--all"], "name a KERNEL"),

@@ -43,11 +43,11 @@ OUTSIDE = "}} {}\nnamespace cudaops_candidate {{\n"
 OBJECTS = {
     "constructor": (
         "__device__ int made;\n__attribute__((constructor)) void f() { made = 1; }\n", "",
-        "run by themselves",
+        "of global constructors",
     ),
     "destructor": (
         "__device__ int made;\n__attribute__((destructor)) void f() { made = 1; }\n", "",
-        "run by themselves",
+        "of global constructors",
     ),
     "object": (
         "__device__ volatile int made; struct E { E() { made = 1; } }; static E e;\n", "",

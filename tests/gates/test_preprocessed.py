@@ -78,7 +78,7 @@ HIDDEN = {
     ),
     "checked build only": (
         "#ifdef __SANITIZE_THREAD__\n__device__ int f() { return 1; }\n#endif\n",
-        "another one in the build that is checked",
+        "the preprocessed text differs in the checked build",
     ),
 }
 

@@ -95,7 +95,10 @@ def test_a_build_whose_program_launches_nothing(project: Path, tmp_path: Path) -
     ("given", "says"),
     [
         ({"run_command": "./app"}, "these run on a GPU alone: --executor cuda"),
-        ({"build_command": "make", "run_command": "N=1 ./app"}, "begins with the program's path"),
+        (
+            {"build_command": "make", "run_command": "N=1 ./app"},
+            "must begin with the program's path",
+        ),
         ({"build_command": "make", "run_command": "./app '"}, "No closing quotation"),
         (
             {"build_command": "make", "run_command": "./app 5", "argv": ("6",)},

@@ -180,7 +180,7 @@ def test_a_stranger_sends_the_server_nowhere_else(tmp_path: Path) -> None:
 
     async def talk(url: str) -> None:
         async with Client(url) as client:
-            with pytest.raises(ToolError, match="leave `executor` out"):
+            with pytest.raises(ToolError, match="omit `executor`"):
                 await client.call_tool("optimize_kernel", {"source": MM, "executor": "remote"})
 
     with over_http(server_of("all", pool, host)) as address:

@@ -174,7 +174,7 @@ def test_another_programs_database_is_not_touched(memory: Memory) -> None:
     db.execute("CREATE TABLE mine (a)")
     db.commit()
     db.close()
-    assert "another program's database; move it away" in refused(memory)
+    assert "belongs to another program; move it away" in refused(memory)
 
 
 def test_a_later_versions_database_is_not_touched(memory: Memory) -> None:

@@ -199,7 +199,7 @@ def test_what_it_writes_elsewhere_of_its_draws_is_not_believed(tmp_path: Path) -
         "import sys, pathlib; pathlib.Path(sys.argv[2], '0/inputs/x.bin').write_bytes(b''); "
         "return x *",
     )
-    with pytest.raises(InputError, match="changed what was written of its draws"):
+    with pytest.raises(InputError, match="changed its recorded inputs"):
         drawn(tmp_path, script)
 
 
@@ -217,7 +217,7 @@ def test_secret_draws_are_of_the_file_that_the_run_found(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        ("/bin/ls", "does not answer as Python does; name the interpreter itself"),
+        ("/bin/ls", "is not a Python interpreter; name the interpreter itself"),
         ("no-such-python", "no such program"),
     ],
 )

@@ -306,10 +306,13 @@ def test_ctrl_c_leaves_the_jobs_to_a_service_and_the_same_command_goes_on(
         (("flag.txt",), "flag.txt:2: No such option: --kernal"),
         (("bound.txt",), "bound.txt:1: "),
         (("json.txt",), "json.txt:1: it is not JSON"),
-        (("unnamed.txt",), "unnamed.txt:1: `program` should be there"),
+        (("unnamed.txt",), "unnamed.txt:1: `program` is missing"),
         (("unknown.txt",), "unknown.txt:1: kernal: Unexpected keyword argument"),
         (("programs", "--executor", "remote"), "name it with --server"),
-        (("programs", "--jobs", "2", "--server", "http://127.0.0.1:9"), "--jobs is for a service"),
+        (
+            ("programs", "--jobs", "2", "--server", "http://127.0.0.1:9"),
+            "--jobs is for the temporary service",
+        ),
         (("programs", "--timeout", "601"), "timeout_seconds"),
         (("programs", "--device", "A11"), "unknown device 'A11'"),
         (("programs", "--out", "programs"), "is not empty and holds no batch"),
@@ -415,7 +418,7 @@ def test_rows_and_counts_follow_the_jobs(api: Api) -> None:
     assert "a worker" in batch.rows[4].reason
     page = api.http.get(f"/batches/{batch.id}/report")
     assert f'href="/jobs/{jobs[0]}/report"' in page.text
-    assert "Not all have ended" in page.text
+    assert "Some programs are still running" in page.text
     assert "sandbox" in page.headers["content-security-policy"]
     api.ask(lambda store: store.forget(0))
     assert seen(api, batch.id).counts == {"queued": 1}, "jobs that are forgotten are in no batch"

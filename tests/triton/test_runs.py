@@ -101,7 +101,7 @@ def test_bad_input_gets_one_line(tmp_path: Path) -> None:
     assert "for CUDA C++" in refused(tmp_path, text, nvcc="-O3")
     assert "does not run your Python" in refused(tmp_path, text, executor="remote")
     cuda = {"executor": "cuda", "review": lambda _: True}
-    assert "--review is not there" in refused(tmp_path, text, **cuda)
+    assert "--review is not supported" in refused(tmp_path, text, **cuda)
 
 
 def test_a_rewrite_of_another_kernel_is_refused(tmp_path: Path) -> None:
