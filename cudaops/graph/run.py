@@ -48,7 +48,7 @@ from cudaops.graph.folder import (
     write_whole,
 )
 from cudaops.graph.model_setup import Development, check_model, develop
-from cudaops.graph.record import approximate_cost, build_record, with_library_time
+from cudaops.graph.record import build_record, with_library_time, with_summary
 from cudaops.graph.remembering import open_memory
 from cudaops.graph.services import (
     build_toolbox,
@@ -422,8 +422,7 @@ def finish(
     )
     notices = record.notices if ended else (*record.notices, NOT_ENDED)
     record = record.model_copy(update={"model": use, "ended": ended, "notices": notices})
-    cost = approximate_cost(record, settings.gpu_price)
-    record = record.model_copy(update={"cost_usd_approx": cost})
+    record = with_summary(record, settings.gpu_price)
     if ended:
         record = with_library_time(record, bench)
     if record.best is not None:

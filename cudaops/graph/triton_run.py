@@ -33,7 +33,7 @@ from cudaops.executors.ledger import LEDGER, seconds_by_tool
 from cudaops.executors.untrusted_files import remove
 from cudaops.graph.events import EventLog, OnEvent, judgement_data, utc_now
 from cudaops.graph.folder import iteration_folder, run_folder, run_id_of, write_json, write_whole
-from cudaops.graph.record import approximate_cost, timing_summary
+from cudaops.graph.record import timing_summary, with_summary
 from cudaops.graph.services import confine
 from cudaops.problem.reference import find_interpreter
 from cudaops.program.patch import file_patch
@@ -370,8 +370,7 @@ def _finish(
         loop_time_seconds=ended,
         tools={"torch": bench.captures[0].torch, "triton": bench.captures[0].triton},
     )
-    cost = approximate_cost(record, settings.gpu_price)
-    record = record.model_copy(update={"cost_usd_approx": cost})
+    record = with_summary(record, settings.gpu_price)
     write_whole(folder / "report.md", markdown.run_report(record))
     write_whole(folder / "run.json", record.model_dump_json(indent=2) + "\n")
     return record
