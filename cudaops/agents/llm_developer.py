@@ -66,12 +66,12 @@ REASKS = 2
 """How often an answer that cannot be used is asked for again. Chosen: a model that misses the form
 three times will miss it a fourth time; every try is paid for."""
 FIXES = 2
-"""How often one rewrite that the precheck refuses is mended before it is given up. Chosen: as
+"""How often one rewrite that the precheck refuses is fixed before it is given up. Chosen: as
 `REASKS`."""
 
 
 class _Writing(NamedTuple):
-    """One hypothesis on its way to a rewrite."""
+    """One hypothesis being written."""
 
     view: RunView
     briefing: Briefing
@@ -119,7 +119,7 @@ class ModelDeveloper:
         scope: str,
         parents: tuple[Rewrite, ...] = (),
     ) -> Written:
-        """One rewrite, compiled and mended within bounds. Raises ModelUnavailable."""
+        """One rewrite, compiled and fixed within bounds. Raises ModelUnavailable."""
         self.say(f"the model writes {hypothesis.title}: {hypothesis.why}")
         writing = _Writing(view, self.brief(view), hypothesis, scope)
         prompt = coder_prompt(writing.briefing, hypothesis, parents)

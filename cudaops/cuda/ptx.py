@@ -453,7 +453,7 @@ _COVERED: Mapping[Precision, frozenset[str]] = {
     "fp16": frozenset({"fp16", "tf32"}),
     "bf16": frozenset({"bf16", "tf32"}),
 }
-"""What an allowed precision lets through. TF32 has the significant bits of fp16 and the exponents
+"""What an allowed precision allows. TF32 has the significant bits of fp16 and the exponents
 of bf16, so it is no less exact than either."""
 
 

@@ -256,7 +256,7 @@ def weighted_speedup(comparisons: Sequence[Comparison]) -> float:
 def speedup_of(
     comparisons: Sequence[Comparison], policy: Policy, measured: bool, judged_before: int = 0
 ) -> Speedup:
-    """What is held against the bar: by medians where times are modelled, by pairs of samples where
+    """What is compared with the bar: by medians where times are modelled, by pairs of samples where
     they are measured."""
     if not measured:
         return Speedup(weighted_speedup(comparisons), None, None)

@@ -121,7 +121,7 @@ def fine_us(value: float) -> str:
 
 
 class TunedSetting(Record):
-    """Values of a rewrite's tune names that were tried, with what came of it."""
+    """Values of a rewrite's tune names that were tried, with its result."""
 
     values: dict[str, int]
     time_us: float | None
@@ -220,7 +220,7 @@ rounded to that type. `operands_*`: computed from inputs that were rounded to it
 
 
 class Control(Record):
-    """One wrong result, held against every reference as a candidate's would be."""
+    """One wrong result, compared with every reference as a candidate's would be."""
 
     name: ControlName
     buffer: str

@@ -176,7 +176,7 @@ class OutputLimits(NamedTuple):
 
 
 class _Collected(NamedTuple):
-    """What came of a child and why it was stopped, if it was."""
+    """Result of a child and why it was stopped, if it was."""
 
     stdout: bytes
     stderr: bytes

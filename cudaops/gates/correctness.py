@@ -278,7 +278,7 @@ class Verifier:
     def _series(
         self, subject: Subject, launches: Sequence[Launch], found: list[Finding]
     ) -> Misbehaved | None:
-        """Launch them in one process and compare what came of each."""
+        """Launch them in one process and compare the results."""
         workload = subject.oracle.workload
         folder = self._folder / workload.id / f"series_{launches[0].number}"
         outcome = self._executor.run_series(
@@ -336,7 +336,7 @@ class Verifier:
         reference: Reference,
         accuracy: Accuracy = buffer_accuracy,
     ) -> BufferAccuracy:
-        """One buffer as `accuracy` has it. What that refuses is held against what the author's
+        """One buffer as `accuracy` has it. What that refuses is compared with what the author's
         kernel does when its inputs, its order or its rounding are others."""
         name = subject.oracle.workload.name_of(a)
         one = fairly(accuracy, a, name, ran, reference, self._policy)
@@ -489,7 +489,7 @@ def fairly(
     accuracy: Accuracy, a: Allocation, name: str, ran: Ran, reference: Reference, policy: Policy
 ) -> BufferAccuracy:
     """What `accuracy` says. Where it would refuse the author's own result as well, the fault is the
-    yardstick's: the two are held against each other then."""
+    yardstick's: the two are then compared."""
     one = accuracy(a, name, ran, reference, policy)
     if one.passed or reference.wide_outputs is None:
         return one

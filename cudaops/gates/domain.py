@@ -157,7 +157,7 @@ class DomainJudge:
         self, given: Sequence[DrawnInput]
     ) -> tuple[list[tuple[DrawnInput, Trial]], list[Refusal]]:
         """The candidate's launches where its plan applies. Sizes that no author launches are not
-        held against a plan that cannot be resolved for them."""
+        compared with a plan that cannot be resolved for them."""
         trials, refusals = [], []
         for one in given:
             workload = one.trial.workload

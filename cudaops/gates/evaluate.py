@@ -132,7 +132,7 @@ class Evaluating:
             self._add(isolation_gate(self.bench.executor.isolation))
 
     def build(self) -> tuple[Compiled, ...] | None:
-        """The candidate for every workload; None where its text or what became of it is refused."""
+        """The candidate for every workload; None where its text or its build is refused."""
         target = device(self.bench.executor.device)
         hygiene = hygiene_gate(self.rewrite, self.bench.policy, target, self.bench.authors_ptx)
         if not self._add(hygiene):

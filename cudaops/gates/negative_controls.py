@@ -240,7 +240,7 @@ class Case(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether a candidate is held against it bit for bit where that makes sense."""
+        """Whether a candidate is compared with it bit for bit where that makes sense."""
         return self.reference is self.oracle.exact or self.reference.kind in EXACT_CASES
 
     @property

@@ -132,7 +132,7 @@ def _as_near(
 
 def _wrong(result: Values, draw: Draw, output: ProblemArray, policy: Policy) -> str | None:
     """How an output differs from the reference's; None where it does not. A precision that the user
-    allowed is held against the author's kernels alone."""
+    allowed is compared with the author's kernels alone."""
     right = stored(draw.wanted(output), output.element)
     relative = TOLERANCE.get(output.element, 0.0)
     if output.element in FLOATING and policy.allow_precision is not None:

@@ -36,7 +36,7 @@ SERIES_BYTES = 8 * 1024**3
 
 
 class Launch(NamedTuple):
-    """One launch of a series and what it is held against."""
+    """One launch of a series and what it is compared with."""
 
     number: int
     """From 1, over the whole series."""

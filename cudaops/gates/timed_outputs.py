@@ -32,7 +32,7 @@ NOBODY_LOOKED = "the results of its timed launches were not checked"
 
 
 Closer = Callable[[Oracle, Allocation, Ran, Reference], BufferAccuracy]
-"""A buffer held against what the author's kernel does in further runs of its own."""
+"""A buffer compared with what the author's kernel does in further runs of its own."""
 
 
 def timed_outputs_gate(

@@ -53,7 +53,7 @@ CONFIRMATION_NAME = "confirmation.json"
 
 
 class Confirmed(NamedTuple):
-    """What came of it and where it was written."""
+    """Its result and where it was written."""
 
     confirmation: Confirmation
     folder: Path

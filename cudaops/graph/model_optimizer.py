@@ -42,7 +42,7 @@ class Next(NamedTuple):
 
 
 async def next_rewrite(state: State, context: Context, developer: ModelDeveloper) -> Next:
-    """The refused rewrite mended, or the next hypothesis written; plans where none is left.
+    """The refused rewrite fixed, or the next hypothesis written; plans where none is left.
 
     Raises ModelUnavailable where the model is out of reach or its money is spent.
     """
@@ -124,7 +124,7 @@ def _to_test(rewrite: Rewrite, hypothesis: Hypothesis, waiting: list[Json], mend
 
 
 def _to_repair(state: State) -> str | None:
-    """The gate's complaint where the last candidate is the model's and can be mended."""
+    """The gate's complaint where the last candidate is the model's and can be fixed."""
     attempts = state.get("attempts", [])
     if not attempts or not state.get("hypothesis") or state.get("mends", 0) >= GATE_REPAIRS:
         return None

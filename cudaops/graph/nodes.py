@@ -307,7 +307,7 @@ async def evaluate(state: State, context: Context) -> tuple[State, str]:
 
 
 async def verify(state: State, context: Context) -> tuple[State, str]:
-    """Keep the attempt, whatever came of it."""
+    """Keep the attempt, whatever its result."""
     judgement = Judgement.model_validate(state["judgement"])
     evaluation = Evaluation.model_validate(state["evaluation"])
     trials = state["trials"]

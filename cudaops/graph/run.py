@@ -367,7 +367,7 @@ def recursion_limit(options: RunOptions) -> int:
 
 @contextlib.asynccontextmanager
 async def services_of(open_run: OpenRun, settings: Settings) -> AsyncIterator[Services]:
-    """What the nodes of this run work with: its tools, open, and its folder held against other
+    """What the nodes of this run work with: its tools, open, and its folder locked against other
     processes. Raises InputError where another process is at work on it."""
     options, bench = open_run.options, open_run.bench
     warm(bench)

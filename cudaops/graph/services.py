@@ -99,7 +99,7 @@ def _require_plugins() -> None:
 
 def warm(bench: Workbench) -> None:
     """Start what will be needed and takes a while, in the background: on a GPU what every rewrite
-    is held against, which a processor makes for the most part, while ncu and the search work."""
+    is compared with, which a processor makes for the most part, while ncu and the search work."""
     if isinstance(bench.executor, CudaExecutor):
         bench.executor.host.warm([bench.unit(bench.workloads[0], None, widened=True)])
         bench.ahead.begin(lambda: draw_inputs(bench))

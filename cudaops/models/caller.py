@@ -86,7 +86,7 @@ class Answer(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What came of a question."""
+    """Result of a question."""
 
     text: str
     """Without thoughts."""
@@ -97,7 +97,7 @@ class _Result(NamedTuple):
 
 @dataclass
 class _Question:
-    """One question on its way: what is asked, and everything that was taken for it so far."""
+    """One pending question: what is asked, and everything that was taken for it so far."""
 
     role: ModelRole
     scope: str

@@ -231,7 +231,7 @@ def _closing(recording: Recording) -> Iterator[Step]:
 
 
 def _judgements(events: Sequence[Event]) -> dict[int, int]:
-    """`id` of the event that says what came of a candidate, to the candidate's number.
+    """`id` of the event that reports a candidate's result, to the candidate's number.
 
     A stage that was killed at its very end is run again: the last event for a candidate counts.
     """

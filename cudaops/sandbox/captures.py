@@ -45,7 +45,7 @@ class CapturedRun(Record):
 
     @property
     def is_judged(self) -> bool:
-        """Whether a rewrite is held against the author's kernel on its launches."""
+        """Whether a rewrite is compared with the author's kernel on its launches."""
         return self.run.role != "timed"
 
     @property

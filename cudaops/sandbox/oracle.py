@@ -169,7 +169,7 @@ class Oracle(NamedTuple):
     workload: Workload
     captured: Reference
     perturbed: tuple[Reference, ...]
-    """Those on which the baseline is finite first. Empty where it bears no other inputs; the
+    """Those on which the baseline is finite first. Empty if it accepts no other inputs; the
     captured case once more where it reads nothing that could hold something else."""
     exact: Reference
     """The captured case once more where no exact inputs suit."""
@@ -197,7 +197,7 @@ class Oracle(NamedTuple):
 
 
 def timed_references(oracle: Oracle) -> tuple[Reference, ...]:
-    """What timed launches are held against, in the order of `TimedOutput.inputs`: the captured
+    """What timed launches are compared with, in the order of `TimedOutput.inputs`: the captured
     inputs, then those of `Executor.measure_pair`'s `alternatives`.
 
     A set on which the baseline leaves places unwritten is none of them: what stood there before a
@@ -399,7 +399,9 @@ class OracleBuilder:
         outputs = self._run_baseline(draw.kind, inputs)
         if isinstance(outputs, str):
             return outputs
-        if self._moves_indices(draw.kind) and not self._settles(draw.kind, inputs, outputs):
+        if self._moves_indices(draw.kind) and not self._is_order_independent(
+            draw.kind, inputs, outputs
+        ):
             return UNSETTLED
         finite = self._finite(outputs)
         if draw.kind == "exact_touched" and finite:
@@ -486,7 +488,9 @@ class OracleBuilder:
             return any(a.role == "inout" and a.element not in FLOATING for a in every)
         return kind in INTEGER_KINDS and not self._floating
 
-    def _settles(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> bool:
+    def _is_order_independent(
+        self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]
+    ) -> bool:
         """Whether the result is the same whichever thread comes last. Indices that the program has
         once each may be there several times."""
         if self._facts is not None and not self._facts.scatters:

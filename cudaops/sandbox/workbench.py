@@ -106,8 +106,8 @@ class Workbench:
         self._baseline_times: dict[str, Measurement] = {}
         self._lock = threading.RLock()
         self.once = Once()
-        """What every candidate is held against: references, drawn inputs (`gates.domain`), what the
-        oracle can see (`gates.qualification`), anchors (`graph.certificate`)."""
+        """What candidates are compared with: references, drawn inputs (`gates.domain`), the
+        oracle's sensitivity (`gates.qualification`), anchors (`graph.certificate`)."""
         self.ahead = Ahead()  # what every candidate will need
         self.program_runs = ProgramRuns(executor, program, timeout_s, models_time=self.models_time)
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
@@ -125,7 +125,7 @@ class Workbench:
 
     @property
     def judged(self) -> tuple[Workload, ...]:
-        """Those on which a rewrite is held against the author's kernel."""
+        """Those on which a rewrite is compared with the author's kernel."""
         return tuple(w for w in self.workloads if w.is_judged)
 
     @property
@@ -145,7 +145,7 @@ class Workbench:
         return tuple(w for w in self.captured.workloads if known[w.callee])
 
     def judged_of(self, rewrite: Rewrite) -> tuple[Workload, ...]:
-        """Those on which it is held against the author's kernel."""
+        """Those on which it is compared with the author's kernel."""
         return tuple(w for w in self.workloads_of(rewrite) if w.is_judged)
 
     @property

@@ -82,7 +82,7 @@ class Item(Record):
     sha256: str
     job: UUID | None = None
     row: BatchRow | None = None
-    """What came of it, once its results are here."""
+    """Its result, once its results are here."""
 
 
 class State(Record):
@@ -163,7 +163,7 @@ class BatchFolder:
         await _all(follow() for _ in range(FOLLOWED))
 
     def batch(self) -> Batch:
-        """What came of it; after `work`."""
+        """Its result; after `work`."""
         rows = [item.row for item in self._items if item.row is not None]
         return batch_of(self._state.id, self._state.created_at, rows)
 
@@ -201,7 +201,7 @@ class BatchFolder:
         self._end(at, await self._fetch(wanted, job, service), say)
 
     async def _fetch(self, wanted: Wanted, job: Job, service: ServiceClient) -> BatchRow:
-        """What came of a job, after its files are in the folder of its program."""
+        """Result of a job, after its files are in the folder of its program."""
         figures = None
         if job.status == "succeeded":
             folder = self.folder / wanted.name

@@ -274,7 +274,7 @@ class JobSummary(Record):
 
 
 class Job(JobSummary):
-    """A job with what came of it."""
+    """A job with its result."""
 
     result: JobResult | None = None
     """Null until it has succeeded."""

@@ -25,7 +25,7 @@ from cudaops.transformations.conduct import (
     conduct,
     functions_say,
     refuse_exchange,
-    refuse_parted_warps,
+    require_converged_warps,
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread
@@ -228,7 +228,7 @@ class _Coarsening:
         """Every item after the one before it, with its own parameters."""
         synchronised = self._conduct.barriers or self._conduct.collectives or self._conduct.shared
         if self._conduct.collectives:
-            refuse_parted_warps(self._draft)
+            require_converged_warps(self._draft)
         if self._conduct.returns:
             waits = synchronised or self._conduct.calls_other
             if waits:

@@ -118,8 +118,8 @@ def functions_say(draft: Draft) -> set[str]:
     }
 
 
-def refuse_parted_warps(draft: Draft) -> None:
-    """Raise NotUnderstood where lanes of a warp may be parted at a shuffle or vote.
+def require_converged_warps(draft: Draft) -> None:
+    """Raise NotUnderstood where lanes of a warp may have diverged at a shuffle or vote.
 
     The device lets a warp pass whose other lanes have left the kernel. In a loop around the kernel
     they wait for the next barrier instead, and the shuffle for them.

@@ -1,4 +1,4 @@
-"""A kernel on its way to a rewrite: device text, how it is launched, and what was done to it.
+"""A version of a kernel: device source, launch, and the steps that led to it.
 
 A draft begins as a copy of the author's kernel, or as somebody's rewrite. A transformation gives
 another draft; what it reads of one is what clang and the analysis say of the draft's own text, so

@@ -35,7 +35,7 @@ from cudaops.transformations.conduct import (
     conduct,
     functions_say,
     functions_wait,
-    refuse_parted_warps,
+    require_converged_warps,
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.liveness import live_after, live_before
@@ -333,7 +333,7 @@ def _persistent(draft: Draft, count: int) -> tuple[Draft, str]:
             raise NotUnderstood("threads that return before a barrier")
         lines = continued(lines)
     if found.collectives:
-        refuse_parted_warps(draft)
+        require_converged_warps(draft)
     lines = own_parameters(draft, lines)
     shared = [x for x in lines if isinstance(x, s.Declare) and x.shared]
     rest = [x for x in lines if not (isinstance(x, s.Declare) and x.shared)]

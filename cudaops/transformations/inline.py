@@ -173,7 +173,7 @@ def _root(statement: Any) -> Any:
 
 
 def _first_calls(node: Any, form: s.KernelForm) -> Iterator[s.Call]:
-    """Calls that are made whenever an expression is worked out, arguments before what they go to,
+    """Calls that are made whenever an expression is computed, arguments before what they go to,
     each of which may as well be made ahead of everything else in it."""
     reading = pure_functions(form)
     for call in _calls(node):

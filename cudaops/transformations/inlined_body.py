@@ -1,6 +1,6 @@
 """A function's body as it stands in a kernel, in place of one call: its parameters, names, returns.
 
-Every argument is worked out once, ahead of the body: a parameter is a local of its type, or the
+Every argument is computed once, ahead of the body: a parameter is a local of its type, or the
 argument itself where that is a variable which holds the same value all along. `p[k]` of a pointer
 parameter is `a[at + k]` of the kernel's array, with the offset in a local of 64 bits, as wide as
 pointer arithmetic is. A reference is the variable that it is bound to. Names are made free. An

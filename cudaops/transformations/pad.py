@@ -6,7 +6,7 @@ the place of the elements changes: every mention of the array is an element with
 and an index beyond its row is outside of C's meaning. In an array of one dimension, whatever its
 index says, one place after every so many stays free: `i` stands at `i + i / 32`.
 
-Places are left free only where the warp's addresses, worked out for the first warp of the launched
+Places are left free only where the warp's addresses, computed for the first warp of the launched
 block, then meet less often.
 """
 

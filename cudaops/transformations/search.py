@@ -63,7 +63,7 @@ FAILURES = 3
 
 
 class Timed(NamedTuple):
-    """What came of trying one draft."""
+    """Result of trying one draft."""
 
     time_us: float | None
     """Weighted over what is timed; None where there is none."""

@@ -8,7 +8,7 @@ thread then goes through the tile.
 Threads that the author sends home early stay for the barriers: `active` stands for the condition.
 Only what the author does in every iteration is staged, from memory that the kernel only reads, in
 allocations of its own as captured; and only where some thread of the block runs the loop. A sum or
-product of floats is not worked out apart from what it goes into: it may be one operation with it.
+product of floats is not computed apart from what it goes into: it may be one operation with it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a rewrite of a Triton kernel is held against: captured launches, drawn inputs, and what the
+"""What a rewrite of a Triton kernel is compared with: captured launches, drawn inputs, and what the
 author's kernel makes of them.
 """
 
@@ -51,7 +51,7 @@ AXIS = (-3, -2, -1, 0, 1, 2, 3, 4)
 LEAST_BLOCK, MOST_BLOCK = 16, 16384
 WARPS, STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5)
 MOST_CONFIGS = 512
-"""For which grids are worked out: three block sizes."""
+"""For which grids are computed: three block sizes."""
 
 
 class Case(NamedTuple):
@@ -224,7 +224,7 @@ def open_bench(
 def _configs(
     program: TritonProgram, kernel: Kernel, more: Mapping[str, int]
 ) -> list[dict[str, int]]:
-    """Settings of the block sizes for which grids are worked out; the author's is the first."""
+    """Settings of the block sizes for which grids are computed; the author's is the first."""
     values, _ = program.values(kernel.name)
     blocks = {name: value for name, value in values.items() if name in kernel.constexpr}
     tried = {n: v for n, v in axes(program, kernel).items() if n in blocks}

@@ -89,7 +89,7 @@ def judge_candidate(
 
 
 class _Gates:
-    """One candidate on its way."""
+    """One candidate being judged."""
 
     def __init__(
         self, bench: Bench, candidate: Candidate, policy: Policy, say: Say, folder: Path

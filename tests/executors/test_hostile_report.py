@@ -129,7 +129,7 @@ def forge(tmp_path: Path) -> Program:
 
 
 def capture(cpu: CpuExecutor, program: Program, folder: Path, mode: str) -> CaptureOutcome:
-    """Behind a letter, since what an argument names is let through."""
+    """Behind a letter, since what an argument names is allowed."""
     executor = CpuExecutor("A10", cpu.cache, 2, folder / "author")
     argv = (mode, f"x{folder / 'secret'}")
     return executor.capture(program, None, argv, folder / "capture", 60.0)

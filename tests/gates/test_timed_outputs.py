@@ -22,7 +22,7 @@ OTHER = np.linspace(-2, 3, COUNT, dtype=np.float32)
 
 
 class Scene(NamedTuple):
-    """Files of results, and the references they are held against."""
+    """Files of results, and the references they are compared with."""
 
     folder: Path
     oracle: Oracle

@@ -450,7 +450,7 @@ class TestOrder:
 
 
 class TestDoubles:
-    """What is computed in double is held against a run in long double."""
+    """What is computed in double is compared with a run in long double."""
 
     def test_a_sum_in_another_order_passes_and_one_without_a_term_does_not(
         self, cpu_executor: CpuExecutor, tmp_path: Path

@@ -1,4 +1,4 @@
-"""The time model on hand-made kernels whose time can be worked out on paper."""
+"""The time model on hand-made kernels whose time can be computed on paper."""
 
 from __future__ import annotations
 

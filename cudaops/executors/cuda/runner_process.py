@@ -38,7 +38,7 @@ PASSED = (
 
 
 class Line(NamedTuple):
-    """What came of waiting for a reply."""
+    """Result of waiting for a reply."""
 
     ended: Literal["line", "timeout", "flood", "gone", "stopped"]
     """`stopped`: the work it is part of was asked to end; the runner is still at it."""

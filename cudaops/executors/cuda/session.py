@@ -1,4 +1,4 @@
-"""The parent's side of a runner: starts it, asks it, ends it, and says what came of it."""
+"""The parent's side of a runner: starts it, asks it, ends it, and reports the result."""
 
 from __future__ import annotations
 

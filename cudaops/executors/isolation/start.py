@@ -287,7 +287,7 @@ def find_bubblewrap() -> Path | None:
 
 
 def _wrapped(bwrap: Path, phase: Phase, cwd: Path, rules: Sequence[Rule]) -> list[str]:
-    """The command line up to the launcher's own. `rules` are what Landlock lets through."""
+    """The command line up to the launcher's own. `rules` are what Landlock allows."""
     line = [
         str(bwrap), "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
         "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",

@@ -1,4 +1,4 @@
-"""What the `cpu` executor's checker lets through and what it refuses, beside the common suite."""
+"""What the `cpu` executor's checker allows and what it refuses, beside the common suite."""
 
 from __future__ import annotations
 
