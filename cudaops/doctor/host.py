@@ -42,7 +42,7 @@ def cores() -> Finding:
     count = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    return ok(f"{count} for blocks to run on")
+    return ok(f"{count}, shared by the blocks of a kernel")
 
 
 def compiler(site: Site) -> Finding:

@@ -278,7 +278,7 @@ def _skipped(together: list[Rung]) -> tuple[Text, Text, Text, Text]:
     several = len(together) > 1
     return (
         Text("skipped", style=STYLES["skipped"]),
-        Text(f"{len(together)} rungs" if several else names, style="dim"),
+        Text(f"{len(together)} checks" if several else names, style="dim"),
         Text(""),
         Text(f"{together[0].detail}{f': {names}' if several else ''}", style="dim"),
     )

@@ -470,6 +470,11 @@ def _shared_memory_metrics(m: Modelled) -> list[tuple[str, float]]:
     def ideal(write: bool) -> float:
         return m.total(_shared(write), lambda s: s.instructions_per_block * s.ideal_wavefronts)
 
+    def conflicts(write: bool) -> float:
+        return m.total(
+            _shared(write), lambda s: s.instructions_per_block * (s.wavefronts - s.ideal_wavefronts)
+        )
+
     def count(write: bool) -> float:
         return m.total(_shared(write), lambda s: s.instructions_per_block)
 
@@ -483,9 +488,8 @@ def _shared_memory_metrics(m: Modelled) -> list[tuple[str, float]]:
         (ncu.SHARED_ST_WAVEFRONTS, writes),
         (ncu.SHARED_WAVEFRONTS_IDEAL, ideal(False) + ideal(True)),
         (ncu.SHARED_DATA_PIPE, 100.0 * held / whole),
-        (ncu.BANK_CONFLICTS_LD, reads - ideal(False)),
-        (ncu.BANK_CONFLICTS_ST, writes - ideal(True)),
-        (ncu.BANK_CONFLICTS, reads + writes - ideal(False) - ideal(True)),
+        (ncu.BANK_CONFLICTS_LD, conflicts(False)), (ncu.BANK_CONFLICTS_ST, conflicts(True)),
+        (ncu.BANK_CONFLICTS, conflicts(False) + conflicts(True)),
         (ncu.SHARED_LD_INST, count(False)), (ncu.SHARED_ST_INST, count(True)),
         (ncu.SHARED_ATOMICS, m.total(_shared_atomic, lambda s: s.instructions_per_block)),
     ]  # fmt: skip

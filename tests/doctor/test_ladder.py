@@ -153,7 +153,7 @@ def test_a_table_of_a_whole_machine(tmp_path: Path) -> None:
     assert "for cuda" in text
     broken = Rung(name="g++", needed=True, needed_by=("cpu",), status="failed", detail="\x1b[31mx")
     text = shown(Examination(cudaops_version="0", ready=False, rungs=(broken,)))
-    assert "Not ready: mend the needed rungs" in text
+    assert "Not ready: fix the required checks" in text
     assert "\x1b[31m" not in text
 
 

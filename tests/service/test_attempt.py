@@ -211,7 +211,7 @@ async def test_a_worker_that_stops_gives_its_job_back(store: Store, folder: Path
 @pytest.mark.parametrize(
     ("request_", "detail"),
     [
-        (RunRequest(source="int main() {}", executor="cpu"), "no CUDA in it"),
+        (RunRequest(source="int main() {}", executor="cpu"), "no CUDA code in it"),
         (
             RunRequest(source=f'#include "../../x.h"\n{ENDLESS}', executor="cpu"),
             "leaves the folder",
