@@ -70,10 +70,10 @@ def serve(
     settings = load_settings()
     from cudaops.service import logs, tracing
     from cudaops.service.auth import ServiceOptions
-    from cudaops.service.server import Place
+    from cudaops.service.server import ListenAddress
     from cudaops.service.server import serve as serve_until_stopped
 
-    place = Place(host=host, port=port)
+    place = ListenAddress(host=host, port=port)
     options = ServiceOptions(
         version=__version__,
         public_url=_origin(public_url),

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
-from cudaops.doctor.ladder import Finding, Site, Step, failed, missing, ok
+from cudaops.doctor.ladder import CheckContext, CheckOutcome, PlannedCheck, failed, missing, ok
 from cudaops.doctor.machine import Machine, Response
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL, choose_embedder
@@ -69,7 +69,7 @@ def bearer_header(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def listed_models(machine: Machine, endpoint: Endpoint) -> tuple[str, ...] | Finding:
+def listed_models(machine: Machine, endpoint: Endpoint) -> tuple[str, ...] | CheckOutcome:
     """Ids of the models that the endpoint serves, or what is wrong."""
     try:
         answer = machine.get(
@@ -133,7 +133,7 @@ base URL."""
 NVIDIA_KEY = "NVIDIA_API_KEY"
 
 
-def knowledge(site: Site) -> Finding:
+def knowledge(site: CheckContext) -> CheckOutcome:
     """Search the notes."""
     from cudaops.graph.services import open_knowledge
 
@@ -152,7 +152,7 @@ def knowledge(site: Site) -> Finding:
     return ok("; ".join([text, *state.notices]))
 
 
-def nim_key(site: Site) -> Finding:
+def nim_key(site: CheckContext) -> CheckOutcome:
     """Whether there is a key, and from where."""
     here = Path.cwd() / ".env"
     if site.settings.nvidia_api_key is not None:
@@ -171,7 +171,7 @@ def nim_key(site: Site) -> Finding:
     return missing(detail, f"set {NVIDIA_KEY} in the environment or in {here}")
 
 
-def nim_models(site: Site) -> Finding:
+def nim_models(site: CheckContext) -> CheckOutcome:
     """Whether the endpoint lists the models that the knowledge base asks for, and the embedding
     model answers."""
     own = site.settings.nvidia_embed_url or site.settings.nvidia_base_url
@@ -185,7 +185,7 @@ def nim_models(site: Site) -> Finding:
         headers=bearer_header(key),
     )
     ids = listed_models(site.machine, endpoint)
-    if isinstance(ids, Finding):
+    if isinstance(ids, CheckOutcome):
         return ids
     embedding = site.settings.nvidia_embed_model or EMBEDDING_MODEL
     reranking = site.settings.nvidia_rerank_model or RERANK_MODEL
@@ -205,11 +205,11 @@ def nim_models(site: Site) -> Finding:
     )
 
 
-def _embedding_variable(site: Site) -> str:
+def _embedding_variable(site: CheckContext) -> str:
     return "NVIDIA_EMBED_URL" if site.settings.nvidia_embed_url else "NVIDIA_BASE_URL"
 
 
-def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> Finding:
+def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> CheckOutcome:
     near = nearest_model(model, ids)
     hint = f"; the nearest it has is {near}" if near else ""
     return failed(
@@ -219,7 +219,7 @@ def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> Finding:
     )
 
 
-def service(site: Site) -> Finding:
+def service(site: CheckContext) -> CheckOutcome:
     """Whether the service that `--executor remote` would use is there, knows the token and has a
     worker."""
     server, secret = site.settings.server, site.settings.token
@@ -271,7 +271,7 @@ ANTHROPIC_PAGE = "?limit=1000"
 2026-11-20; by default there are 20."""
 
 
-def model(site: Site) -> Finding:
+def model(site: CheckContext) -> CheckOutcome:
     """Which model a run without --model and --optimizer would ask, and its client's package."""
     from cudaops.models.build import INSTALL
     from cudaops.models.names import DEFAULT_MODEL, PACKAGES
@@ -305,7 +305,7 @@ def _model_name(settings: Settings) -> ModelName | None:
     return None if chosen is None else parse_model(chosen)
 
 
-def _asked_model(site: Site) -> tuple[ModelName, ModelAccess]:
+def _asked_model(site: CheckContext) -> tuple[ModelName, ModelAccess]:
     """The model of the rung `model`, on which the others stand."""
     from cudaops.graph.model_setup import access_of
 
@@ -314,7 +314,7 @@ def _asked_model(site: Site) -> tuple[ModelName, ModelAccess]:
     return name, access_of(site.settings)
 
 
-def _script(name: ModelName) -> Finding:
+def _script(name: ModelName) -> CheckOutcome:
     from cudaops.models.scripted import read_script
 
     try:
@@ -325,7 +325,7 @@ def _script(name: ModelName) -> Finding:
     return ok(f"{name}, {answers} answer{several} scripted: no model is called")
 
 
-def model_key(site: Site) -> Finding:
+def model_key(site: CheckContext) -> CheckOutcome:
     """Whether there is a key or a server of one's own, and whether its address can be right."""
     from cudaops.models.names import KEY_VARIABLES
 
@@ -362,7 +362,7 @@ def _model_address(provider: Provider, access: ModelAccess) -> str:
     return (found or "").rstrip("/")
 
 
-def _wrong_address(provider: Provider, variable: str, access: ModelAccess) -> Finding | None:
+def _wrong_address(provider: Provider, variable: str, access: ModelAccess) -> CheckOutcome | None:
     address = _model_address(provider, access)
     try:
         parts = urlsplit(address)
@@ -390,14 +390,14 @@ def _model_key_remedy(provider: Provider) -> str:
     return f"set {KEY_VARIABLES[provider]} in the environment or in {Path.cwd() / '.env'}{server}"
 
 
-def model_server(site: Site) -> Finding:
+def model_server(site: CheckContext) -> CheckOutcome:
     """Whether the server lists the model. No question is asked of it: that would cost."""
     name, access = _asked_model(site)
     if name.provider == "scripted":
         return ok("none is asked")
     endpoint = _model_endpoint(site, name.provider, access)
     ids = listed_models(site.machine, endpoint)
-    if isinstance(ids, Finding):
+    if isinstance(ids, CheckOutcome):
         return ids
     if _serves(name, ids):
         return ok(f"{endpoint.shown} lists {name.model} among {len(ids)} models")
@@ -420,7 +420,7 @@ def _written_name(name: ModelName, listed_id: str) -> str:
     return f"{name.provider}:{listed_id.removeprefix('models/')}"
 
 
-def _model_endpoint(site: Site, provider: Provider, access: ModelAccess) -> Endpoint:
+def _model_endpoint(site: CheckContext, provider: Provider, access: ModelAccess) -> Endpoint:
     from cudaops.models.build import OFFICIAL_URLS
     from cudaops.models.names import KEY_VARIABLES
 
@@ -442,7 +442,7 @@ def _model_endpoint(site: Site, provider: Provider, access: ModelAccess) -> Endp
     )
 
 
-def _ollama(site: Site) -> str:
+def _ollama(site: CheckContext) -> str:
     """Where Ollama's client looks for it by itself."""
     host = site.machine.variable("OLLAMA_HOST")
     if not host:
@@ -464,7 +464,7 @@ def _serves(name: ModelName, ids: Sequence[str]) -> bool:
     return any(form.fullmatch(known) for known in ids)
 
 
-def model_price(site: Site) -> Finding:
+def model_price(site: CheckContext) -> CheckOutcome:
     """Whether `--max-cost` could be used."""
     from cudaops.models.names import PRICE_VARIABLE
     from cudaops.models.prices import known_price, parse_price
@@ -491,7 +491,7 @@ def model_price(site: Site) -> Finding:
     )
 
 
-def memory_folder(site: Site) -> Finding:
+def memory_folder(site: CheckContext) -> CheckOutcome:
     """Whether what runs learn can be kept."""
     from cudaops.memory.store import Memory
 
@@ -511,13 +511,13 @@ def memory_folder(site: Site) -> Finding:
 
 
 STEPS = (
-    Step("knowledge", knowledge, bound_s=60.0),
-    Step("nim key", nim_key),
-    Step("nim models", nim_models, (), ("nim key",), bound_s=15.0),
-    Step("service", service, bound_s=15.0),
-    Step("model", model),
-    Step("model key", model_key, (), ("model",)),
-    Step("model server", model_server, (), ("model key",), bound_s=15.0),
-    Step("model price", model_price, (), ("model",)),
-    Step("memory folder", memory_folder),
+    PlannedCheck("knowledge", knowledge, bound_s=60.0),
+    PlannedCheck("nim key", nim_key),
+    PlannedCheck("nim models", nim_models, (), ("nim key",), bound_s=15.0),
+    PlannedCheck("service", service, bound_s=15.0),
+    PlannedCheck("model", model),
+    PlannedCheck("model key", model_key, (), ("model",)),
+    PlannedCheck("model server", model_server, (), ("model key",), bound_s=15.0),
+    PlannedCheck("model price", model_price, (), ("model",)),
+    PlannedCheck("memory folder", memory_folder),
 )

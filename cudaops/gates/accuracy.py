@@ -73,7 +73,7 @@ class BufferAccuracy(NamedTuple):
         return self.summary.partition(": ")[0]
 
 
-class Finding(NamedTuple):
+class BufferComparison(NamedTuple):
     """One output buffer after one launch."""
 
     kind: CaseKind

@@ -31,7 +31,7 @@ from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import (
     NOTHING_COMPARED,
     BufferAccuracy,
-    Finding,
+    BufferComparison,
     buffer_accuracy,
     changed_inputs,
     exact_accuracy,
@@ -221,7 +221,7 @@ class Verifier:
         accuracy: Accuracy | None = None,
     ) -> Gate:
         """Every chosen reference in a process of its own; `accuracy` None: as the case demands."""
-        found: list[Finding] = []
+        found: list[BufferComparison] = []
         for subject in subjects:
             references = choose(subject.oracle)
             if not references:
@@ -254,7 +254,7 @@ class Verifier:
     def _repeat(self, subjects: Sequence[Subject]) -> Gate:
         """Many launches in one process, on all inputs, at other addresses, over other backgrounds;
         then one in a fresh process. Every output of every launch is compared; bits may differ."""
-        found: list[Finding] = []
+        found: list[BufferComparison] = []
         launches = processes = 0
         for subject in subjects:
             planned = schedule(subject.oracle, _name(subject))
@@ -276,7 +276,7 @@ class Verifier:
         return repeat_gate(found, oracles, launches + more, processes + more)
 
     def _series(
-        self, subject: Subject, launches: Sequence[Launch], found: list[Finding]
+        self, subject: Subject, launches: Sequence[Launch], found: list[BufferComparison]
     ) -> Misbehaved | None:
         """Launch them in one process and compare the results."""
         workload = subject.oracle.workload
@@ -316,7 +316,7 @@ class Verifier:
         reference: Reference,
         accuracy: Accuracy | None,
         launch: int | None = None,
-    ) -> list[Finding]:
+    ) -> list[BufferComparison]:
         workload = subject.oracle.workload
         self._changed += changed_inputs(workload, ran, reference)
         self._input_checks += 1
@@ -325,7 +325,7 @@ class Verifier:
         found = []
         for a in subject.oracle.results:
             one = self.accuracy_of(subject, a, ran, reference, accuracy)
-            found.append(Finding(reference.kind, one, launch))
+            found.append(BufferComparison(reference.kind, one, launch))
         return found
 
     def accuracy_of(
@@ -526,7 +526,7 @@ class InputSetSummary(NamedTuple):
     numbers: dict[str, float]
 
 
-def accuracy_gate(name: GateName, found: Sequence[Finding]) -> Gate:
+def accuracy_gate(name: GateName, found: Sequence[BufferComparison]) -> Gate:
     """One gate over all buffers of all workloads; no buffer at all is a failure."""
     if not found:
         return Gate(name=name, passed=False, summary=NOTHING_COMPARED)
@@ -566,7 +566,7 @@ def input_set_summary(oracles: Sequence[Oracle]) -> InputSetSummary:
     return InputSetSummary(text, numbers)
 
 
-def _numbers(found: Sequence[Finding], *, prefixed: bool) -> dict[str, float]:
+def _numbers(found: Sequence[BufferComparison], *, prefixed: bool) -> dict[str, float]:
     """The largest of each number; of several kinds of inputs each its own."""
     numbers: dict[str, float] = {}
     for one in found:

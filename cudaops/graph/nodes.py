@@ -145,7 +145,7 @@ def _planner_ends(nothing: str, update: State) -> tuple[State, str]:
 
 async def _by_recipe(state: State, context: Context, update: State) -> tuple[State, str]:
     bench = context.bench
-    subject = optimizer.Subject(bench.program, bench.kernel, bench.workloads)
+    subject = optimizer.RewriteTarget(bench.program, bench.kernel, bench.workloads)
     verdict = Verdict.model_validate(state["verdict"])
     if end_of_state(state) is not None:
         return await _by_transformations(state, context, update, verdict)

@@ -54,7 +54,7 @@ HOST_TIMEOUTS = Timeouts(first_token_s=900.0, total_s=900.0)
 CONTINUATIONS = 3
 """Times an answer that was cut off is asked to go on: four pieces hold any kernel."""
 
-EMPTY_AGAIN = "Your last answer was empty. Answer now, in the requested form."
+EMPTY_AGAIN = "Your last answer was empty. ModelAnswer now, in the requested form."
 
 ROOM_TO_THINK = 2
 """Factor on the limit of tokens where thinking alone used it up."""
@@ -73,7 +73,7 @@ TOKENS_PER_MESSAGE = 8
 """Marks around a message; 4 to 6 in the chat templates of Llama 3 and Nemotron. Chosen above."""
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """What a model said, and what that took."""
 
     text: str
@@ -165,7 +165,7 @@ class Caller:
         scope: str,
         tools: Sequence[dict[str, Any] | BaseTool] = (),
         max_output_tokens: int | None = None,
-    ) -> Answer:
+    ) -> ModelAnswer:
         """The model's answer, from the journal where this was answered before.
 
         Args:
@@ -306,7 +306,7 @@ class Caller:
                 asked.tokens += ticket.spent
         return failure, piece
 
-    def _finished(self, asked: _Question, result: _Result) -> Answer:
+    def _finished(self, asked: _Question, result: _Result) -> ModelAnswer:
         """The answer with its accounts, written down before anybody uses it."""
         call = ModelCall(
             scope=asked.scope,
@@ -334,7 +334,7 @@ class Caller:
                 message=message_to_dict(result.message),
             )
             self._journal.record(entry)
-        return Answer(result.text, calls, call, result.message)
+        return ModelAnswer(result.text, calls, call, result.message)
 
 
 def connect(
@@ -417,7 +417,7 @@ def _plain(call: ToolCall) -> dict[str, Any]:
     return {"name": call["name"], "args": call["args"], "id": call["id"]}
 
 
-def _recalled(entry: CallEntry) -> Answer:
+def _recalled(entry: CallEntry) -> ModelAnswer:
     calls = tuple(
         ToolCall(name=c["name"], args=c["args"], id=c["id"], type="tool_call")
         for c in entry.tool_calls
@@ -426,4 +426,4 @@ def _recalled(entry: CallEntry) -> Answer:
     if entry.message:
         read = messages_from_dict([entry.message])[0]
         message = read if isinstance(read, AIMessage) else message
-    return Answer(entry.answer, calls, entry.call, message)
+    return ModelAnswer(entry.answer, calls, entry.call, message)

@@ -42,7 +42,7 @@ Why = Literal["died", "cancelled", "lost", "stopped", "too long"]
 log = structlog.get_logger("cudaops.worker")
 
 
-class Place(NamedTuple):
+class WorkerSetup(NamedTuple):
     """Where jobs are worked on, and how."""
 
     settings: Settings
@@ -59,7 +59,9 @@ class Place(NamedTuple):
 class Attempt:
     """Of `claim`, at `place`."""
 
-    def __init__(self, store: Store, claim: Claim, place: Place, on_event: Callable[[Event], None]):
+    def __init__(
+        self, store: Store, claim: Claim, place: WorkerSetup, on_event: Callable[[Event], None]
+    ):
         self._store, self._claim, self._place = store, claim, place
         self._on_event = on_event
         self._pending: list[JobEvent] = []

@@ -75,7 +75,7 @@ class Wanted(NamedTuple):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Item(Record):
+class BatchItem(Record):
     """How far one program has come."""
 
     name: str
@@ -92,7 +92,7 @@ class State(Record):
     created_at: datetime
     server: str | None
     """Address of the service; null: one of the batch's own."""
-    items: tuple[Item, ...]
+    items: tuple[BatchItem, ...]
 
 
 class BatchFolder:
@@ -220,7 +220,7 @@ class BatchFolder:
         faster = f", {speedup_of(row)}" if row.speedup else ""
         say(f"{done} of {len(self._items)}: {self._wanted[at].name} {word}{faster}")
 
-    def _keep(self, at: int, item: Item) -> None:
+    def _keep(self, at: int, item: BatchItem) -> None:
         self._items[at] = item
         self._save()
 
@@ -234,7 +234,7 @@ def _wrong(why: str) -> dict[str, Any]:
 
 
 def _new(wanted: Sequence[Wanted], server: str | None) -> State:
-    items = tuple(Item(name=each.name, sha256=each.sha256) for each in wanted)
+    items = tuple(BatchItem(name=each.name, sha256=each.sha256) for each in wanted)
     return State(id=uuid4(), created_at=datetime.now(UTC), server=server, items=items)
 
 

@@ -32,7 +32,7 @@ from cudaops.timemodel.sm_simulation import (
     simulate,
     stages_of,
 )
-from cudaops.timemodel.work import KernelWork, Site
+from cudaops.timemodel.work import KernelWork, MemorySite
 
 EVENT_BUDGET = 9000
 """Actions of warps played forward for one estimate; longer kernels are extrapolated from a part."""
@@ -308,7 +308,9 @@ class Modelled:
     grid: Dim3
     block: Dim3
 
-    def total(self, chosen: Callable[[Site], bool], value: Callable[[Site], float]) -> float:
+    def total(
+        self, chosen: Callable[[MemorySite], bool], value: Callable[[MemorySite], float]
+    ) -> float:
         """Sum over the sites of this kind, whole launch."""
         return self.work.grid_blocks * sum(value(s) for s in self.work.sites if chosen(s))
 
@@ -525,27 +527,27 @@ def _waiting_metrics(m: Modelled) -> list[tuple[str, float]]:
     ]  # fmt: skip
 
 
-def _sectors(s: Site) -> float:
+def _sectors(s: MemorySite) -> float:
     return s.instructions_per_block * s.sectors
 
 
-def _useful_bytes(s: Site) -> float:
+def _useful_bytes(s: MemorySite) -> float:
     return min(s.instructions_per_block * s.useful_bytes, 32.0 * _sectors(s))
 
 
-def _global_load(s: Site) -> bool:
+def _global_load(s: MemorySite) -> bool:
     return s.space == "global" and not s.write and not s.atomic
 
 
-def _global_store(s: Site) -> bool:
+def _global_store(s: MemorySite) -> bool:
     return s.space == "global" and s.write and not s.atomic
 
 
-def _local(*, write: bool) -> Callable[[Site], bool]:
+def _local(*, write: bool) -> Callable[[MemorySite], bool]:
     return lambda s: s.space == "local" and s.write == write
 
 
-def _shared_atomic(s: Site) -> bool:
+def _shared_atomic(s: MemorySite) -> bool:
     return s.space == "shared" and s.atomic
 
 
@@ -554,5 +556,5 @@ def _sites_whose_result_is_used(work: KernelWork) -> set[int]:
     return {use.site for step in steps for use in step.loads}
 
 
-def _shared(write: bool) -> Callable[[Site], bool]:
+def _shared(write: bool) -> Callable[[MemorySite], bool]:
     return lambda s: s.space == "shared" and s.write == write and not s.atomic

@@ -99,7 +99,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Site:
+class MemorySite:
     """One place in the source that touches memory, averaged over the sampled blocks."""
 
     space: MemorySpace
@@ -204,7 +204,7 @@ class KernelWork:
     static_smem_bytes: int
     dynamic_smem_bytes: int
     phases: tuple[Phase, ...]
-    sites: tuple[Site, ...]
+    sites: tuple[MemorySite, ...]
     counts: ThreadCounts
     traffic: Traffic
     launched_blocks: int = 0

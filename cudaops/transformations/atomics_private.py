@@ -31,8 +31,8 @@ from cudaops.program.analysis.polynomials import Symbol
 from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.atomic_sites import (
+    AtomicSite,
     Operation,
-    Site,
     elements_of,
     is_fixed,
     lengths_of,
@@ -143,7 +143,7 @@ class _Group:
     array: str
     operation: Operation
     type: str
-    sites: tuple[Site, ...]
+    sites: tuple[AtomicSite, ...]
     is_one: bool
     """All go to one address, the same for the whole launch."""
     is_alone: bool
@@ -155,7 +155,7 @@ class _Group:
 def _groups(draft: Draft) -> tuple[_Group, ...]:
     """What can be collected, in the text's order. Raises NotUnderstood."""
     prove_independent(draft)
-    by_base: dict[str, list[Site]] = {}
+    by_base: dict[str, list[AtomicSite]] = {}
     for site in sites_of(draft):
         by_base.setdefault(site.base, []).append(site)
     room = room_for(draft)
@@ -174,7 +174,7 @@ def _groups(draft: Draft) -> tuple[_Group, ...]:
     return tuple(found)
 
 
-def _group(draft: Draft, base: str, sites: tuple[Site, ...], room: int) -> _Group:
+def _group(draft: Draft, base: str, sites: tuple[AtomicSite, ...], room: int) -> _Group:
     first = sites[0]
     if any((x.operation, x.type) != (first.operation, first.type) for x in sites):
         raise NotUnderstood(f"atomics of several kinds on {base}")
@@ -222,7 +222,7 @@ def _is_set_once(draft: Draft, base: str) -> bool:
     return bool(declared) and declared[0].value is not None and base not in changed_names
 
 
-def _is_launchs(draft: Draft, index: s.Expression, first: Site) -> bool:
+def _is_launchs(draft: Draft, index: s.Expression, first: AtomicSite) -> bool:
     """Whether an index is the first one's, and the same for all threads of a launch."""
     kernel = draft.form.kernel
     written = written_names(kernel.body, draft.form)
@@ -256,7 +256,7 @@ class _Made:
     """The pieces that stand in for the atomics of one group."""
 
     before: tuple[Raw, ...]
-    sites: tuple[tuple[Site, Any], ...]
+    sites: tuple[tuple[AtomicSite, Any], ...]
     after: tuple[Raw, ...]
     needs_barrier: bool
     requires: tuple[LaunchExpression, ...] = ()
@@ -303,7 +303,7 @@ if ({thread.number} == 0) {{
     return _Made((Raw(f"{kind} {total} = {nothing};"),), sites, (Raw(text),), False, guards)
 
 
-def _collected(site: Site, total: str) -> s.Evaluate:
+def _collected(site: AtomicSite, total: str) -> s.Evaluate:
     """A value that joins a thread's total."""
     value = site.value
     kind = getattr(value, "type", "")
@@ -365,7 +365,7 @@ def _length(draft: Draft, group: _Group) -> str | None:
     return None
 
 
-def _into_copy(draft: Draft, site: Site, copy: str, count: str, *, inside: bool) -> Any:
+def _into_copy(draft: Draft, site: AtomicSite, copy: str, count: str, *, inside: bool) -> Any:
     """The same operation on the block's copy, where the element is one of its first `count`."""
     index, where = site.index, site.statement.where
     kind = getattr(index, "type", "") or "int"
@@ -392,7 +392,7 @@ def _into_copy(draft: Draft, site: Site, copy: str, count: str, *, inside: bool)
     return s.Block((*named, replace(chosen, where=None)), where=where) if named else chosen
 
 
-def _moved_address(site: Site, index: s.Expression) -> s.Expression:
+def _moved_address(site: AtomicSite, index: s.Expression) -> s.Expression:
     place = s.Unary("&", s.Index(s.Name(site.base), index))
     call = site.statement.value
     assert isinstance(call, s.Call)

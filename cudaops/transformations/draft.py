@@ -91,7 +91,7 @@ Extents = tuple[LaunchExpression, LaunchExpression, LaunchExpression]
 
 
 @dataclass(frozen=True)
-class Launch:
+class DraftLaunch:
     """One launch of a draft. Expressions are those of launch plans, over the author's kernel."""
 
     kernel: str
@@ -135,7 +135,7 @@ class Draft:
     subject: Subject
     text: str
     """Device code without directives."""
-    launches: tuple[Launch, ...]
+    launches: tuple[DraftLaunch, ...]
     scratch: tuple[tuple[str, LaunchExpression], ...] = ()
     """(name, bytes)."""
     requires: tuple[LaunchExpression, ...] = ()
@@ -169,7 +169,7 @@ class Draft:
         own = rf"\b{re.escape(kernel.plain_name)}\b(?=\s*\()"  # a variable may have the name too
         text = re.sub(own, name, _LINKAGE.sub("", written), count=1)
         using, text = copied(subject.program, text.strip(), namespaces, template)
-        launch = Launch(
+        launch = DraftLaunch(
             name,
             _trimmed("gridDim", workloads),
             _trimmed("blockDim", workloads),
@@ -214,7 +214,7 @@ class Draft:
                 r"[A-Za-z_]\w*", lambda m: str(values.get(m.group(), m.group())), arguments
             )
             launches.append(
-                Launch(
+                DraftLaunch(
                     name.strip(), dim(step.grid), dim(step.block), tuple(map(put, step.args)),
                     put(step.smem), bracket + template,
                 )
@@ -249,7 +249,7 @@ class Draft:
     # What it says
 
     @property
-    def launch(self) -> Launch:
+    def launch(self) -> DraftLaunch:
         """The one that transformations work on."""
         return self.launches[self.focus]
 

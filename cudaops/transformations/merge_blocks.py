@@ -22,7 +22,7 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import changed_variables, has_return, names_in, targets_in
 from cudaops.program.analysis.facts import Access
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.atomic_sites import Site, prove_only_atomic, sites_of
+from cudaops.transformations.atomic_sites import AtomicSite, prove_only_atomic, sites_of
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.predication import pruned
@@ -83,7 +83,7 @@ class _Parts:
     work: tuple[s.Statement, ...]
     home: tuple[s.Statement, ...]
     """From the last barrier on."""
-    brought: tuple[Site, ...]
+    brought: tuple[AtomicSite, ...]
     """Atomics of the last part."""
 
 
@@ -174,7 +174,7 @@ def _within(draft: Draft, body: Sequence[Any]) -> Iterator[Access]:
 
 def _prove_work(
     draft: Draft, clear: Sequence[Any], work: Sequence[Any], home: Sequence[Any],
-    sites: dict[Any, Site],
+    sites: dict[Any, AtomicSite],
 ) -> dict[str, str]:  # fmt: skip
     """That shared memory begins as zeros and is only added to; with what function, by array."""
     for access in _within(draft, clear):
@@ -210,8 +210,8 @@ def _is_zero(node: s.Expression) -> bool:
 
 
 def _prove_home(
-    draft: Draft, home: Sequence[Any], sites: dict[Any, Site], collected: dict[str, str]
-) -> Iterator[Site]:
+    draft: Draft, home: Sequence[Any], sites: dict[Any, AtomicSite], collected: dict[str, str]
+) -> Iterator[AtomicSite]:
     """That what was collected is only added to global memory."""
     tests = [x for x in s.below(tuple(home)) if _is_test(x)]
     accesses = [a for a in _within(draft, home) if a.where not in {x.where for x in tests}]
@@ -260,7 +260,7 @@ def _variable(place: s.Expression) -> str:
     return place.text if isinstance(place, s.Name) else ""
 
 
-def _if_not_zero(site: Site) -> s.Statement:
+def _if_not_zero(site: AtomicSite) -> s.Statement:
     """Only where there is something to add."""
     where = site.statement.where
     test = s.Binary("!=", site.value, s.Number("0"))

@@ -42,7 +42,7 @@ from cudaops.program.launch_expression import (
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
-from cudaops.transformations.draft import Draft, Launch, Step
+from cudaops.transformations.draft import Draft, DraftLaunch, Step
 from cudaops.transformations.functions import FLOATING
 from cudaops.transformations.ranges import Proof, Ranges
 from cudaops.transformations.text import Raw, with_parameters
@@ -385,7 +385,7 @@ def with_maker(
     """With a kernel before the launch that fills scratch memory, a thread an entry, and that
     memory as the launch's last argument."""
     grid, memory = (ceil_div(entries, THREADS), ONE, ONE), Variable(lent)
-    first = Launch(maker, grid, (build(THREADS), ONE, ONE), (*arguments, memory))
+    first = DraftLaunch(maker, grid, (build(THREADS), ONE, ONE), (*arguments, memory))
     edited = edited.launched(args=(*edited.launch.args, memory))
     launches = list(edited.launches)
     launches.insert(edited.focus, first)

@@ -42,7 +42,7 @@ class Buffer(Record):
     ]
 
 
-class Launch(Record):
+class TritonLaunch(Record):
     """One configuration of a kernel's launches, as the program makes it."""
 
     kernel: str
@@ -72,7 +72,7 @@ class Capture(Record):
     """A program that ran with the hook in it."""
 
     exit: int
-    launches: tuple[Launch, ...]
+    launches: tuple[TritonLaunch, ...]
     device: str
     arch: str
     torch: str

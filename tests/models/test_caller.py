@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.models.build import ModelAccess, Timeouts
-from cudaops.models.caller import CONTINUATIONS, OUTPUT_TOKENS, Answer, Caller
+from cudaops.models.caller import CONTINUATIONS, OUTPUT_TOKENS, Caller, ModelAnswer
 from cudaops.models.names import parse_model
 from cudaops.models.scripted import Scripted, ScriptedModel, ScriptedToolCall
 from cudaops.models.streaming import CONTINUE, MALFORMED
@@ -24,7 +24,7 @@ from tests.models.asked import DIALOGUE, LOOK, NAME, Waits, caller
 OK = Scripted("the answer", input_tokens=50, output_tokens=5)
 
 
-def ask(asks: Caller, **options: Any) -> Answer:
+def ask(asks: Caller, **options: Any) -> ModelAnswer:
     return asyncio.run(asks.ask("coder", DIALOGUE, scope="01", **options))
 
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from cudaops.service.attempt import Attempt, Place
+from cudaops.service.attempt import Attempt, WorkerSetup
 from cudaops.service.job_folder import JobFolder
 from cudaops.service.job_process import descendants
 from cudaops.service.records import JobRequest, ProgramRequest, RunRequest
@@ -45,7 +45,7 @@ def attempt(
     async def still_works() -> bool:
         return True
 
-    place = Place(
+    place = WorkerSetup(
         load_settings(folder), JobFolder(folder / str(claimed.job.id)), ("cpu",),
         stop or asyncio.Event(), still_works, lease_s, limit_s,
     )  # fmt: skip
