@@ -76,7 +76,7 @@ def hottest_by_model(
     if best is None or times[best] < CLEARLY * own:
         return None
     notice = (
-        f"{best} is worked on: its launches take {times[best]:.3g} us by the model of "
+        f"{best} is optimized: its launches take {times[best]:.3g} us by the model of "
         f"{executor.device}, those of {captured.kernel} {own:.3g} us, though it takes longer on "
         "this machine's processor; --kernel chooses another"
     )

@@ -351,7 +351,7 @@ def test_nobody_at_the_address_is_an_environment_and_nothing_is_lost(
     code, _, said = done(tmp_path, *command)
     assert code == EXIT_ENVIRONMENT
     assert "does not answer correctly" in said
-    assert "the same command goes on" in said
+    assert "the same command continues" in said
     assert not any(item.job or item.row for item in items_in(tmp_path / "out"))
 
 

@@ -224,7 +224,7 @@ def test_what_is_wrong_with_the_program_is_said_as_here(
     ("words", "said"),
     [
         (("run", "m.cu", "--model", "scripted:x"), "--model names a model of this machine"),
-        (("run", "m.cu", "--review"), "--review asks a person"),
+        (("run", "m.cu", "--review"), "--review needs a terminal"),
         (("run", "m.cu", "--clock-control", "base"), "--clock-control is for the GPU"),
         (("run", "m.cu", "--timeout", "601"), "timeout_seconds"),
         (("run", "m.cu", "--", "/etc/passwd"), "outside of the program's folder"),

@@ -198,7 +198,7 @@ class Recording:
                     others = any(c.kernel != target for c in counts)
                     remedy = "; choose another kernel with --kernel" if others else ""
                     raise InputError(f"{problem}{remedy}") from problem
-                passed_over.append(f"{problem}; {following[0]} is worked on instead")
+                passed_over.append(f"{problem}; {following[0]} is optimized instead")
                 target, found = following
         return Captured(
             kernel=target,
