@@ -159,7 +159,7 @@ WRITES_THE_SAME = "writes to the same shared memory"
 which of them comes last makes no difference on these inputs."""
 
 
-IN_NO_ORDER = ", without synchronisation: "
+IN_NO_ORDER = ", and nothing puts the two in order: "
 """What the checker says of two accesses of global memory, ahead of what is done to which buffer."""
 
 

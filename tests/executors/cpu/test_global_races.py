@@ -153,7 +153,7 @@ RACY = {
     "stencil": ("s[i + 1] = (s[i] + s[i + 2]) / 2;", READS),
     "no_barrier": ("s[i] = i; s[1024 + i] = s[i ^ 63];", READS),
     "no_warp_barrier": ("s[i] = i; s[1024 + i] = s[i ^ 1];", READS),
-    "one_value": ("if (i % 3 == 0) s[7] = 1;", "write one value to one address of s"),
+    "one_value": ("if (i % 3 == 0) s[7] = 1;", "write one value to one place of s"),
     "set_beside_atomics": (
         "if (i == 0) s[0] = 3; __syncthreads(); atomicAdd(&s[0], 1);",
         "write places of s that others change by atomics",
@@ -204,7 +204,7 @@ __global__ void flags(int* s) {
 """
     for _ in range(3):
         (one,) = checked(executor, scale, text)
-        assert "write one value to one address of s" in one.habit
+        assert "write one value to one place of s" in one.habit
 
 
 def test_what_is_in_order_is_no_race(executor: CpuExecutor, scale: Case) -> None:
@@ -235,7 +235,7 @@ __global__ void counted(const float* a, float* b, int n) {
     assert re.fullmatch(
         r"counted: race on global memory: block \((2|0),0,0\) thread \((44|40),0,0\) writes "
         r"b\[17\] while block \((2|0),0,0\) thread \((44|40),0,0\) writes it at "
-        r"candidate.cu:[45], without synchronisation: "
+        r"candidate.cu:[45], and nothing puts the two in order: "
         r"several threads change one place of b without an atomic",
         one.message,
     )
