@@ -399,9 +399,7 @@ class OracleBuilder:
         outputs = self._run_baseline(draw.kind, inputs)
         if isinstance(outputs, str):
             return outputs
-        if self._moves_indices(draw.kind) and not self._is_order_independent(
-            draw.kind, inputs, outputs
-        ):
+        if self._moves_indices(draw.kind) and not self._orderless(draw.kind, inputs, outputs):
             return UNSETTLED
         finite = self._finite(outputs)
         if draw.kind == "exact_touched" and finite:
@@ -488,9 +486,7 @@ class OracleBuilder:
             return any(a.role == "inout" and a.element not in FLOATING for a in every)
         return kind in INTEGER_KINDS and not self._floating
 
-    def _is_order_independent(
-        self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]
-    ) -> bool:
+    def _orderless(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> bool:
         """Whether the result is the same whichever thread comes last. Indices that the program has
         once each may be there several times."""
         if self._facts is not None and not self._facts.scatters:
