@@ -28,7 +28,7 @@ class Authored(NamedTuple):
     nvcc: str
     """Words of nvcc's as one line; empty where it needs none."""
     kernel: str | None
-    """The one that is meant; None: the dearest."""
+    """The one that is meant; None: the hottest."""
 
     @property
     def argv(self) -> list[str]:

@@ -52,8 +52,8 @@ def table(record: RunRecord, stage_seconds: float) -> str:
     head = (
         f"`python benchmarks/gate_costs.py --write`, {date}, {len(os.sched_getaffinity(0))} cores "
         f"{platform.machine()}, no GPU, caches empty, isolation {record.judgement.isolation}. The "
-        f"stage that judges took {stage_seconds:.1f} s in all; what the gates do not show of it is "
-        "the oracle, made once a program, and the timing."
+        f"whole stage took {stage_seconds:.1f} s; the rest of it is the oracle, made once per "
+        "program, and the timing."
     )
     lines = ["| gate | seconds |", "|---|---|", *rows, f"| all of them | {spent:.2f} |"]
     return f"{head}\n\n" + "\n".join(lines)

@@ -120,7 +120,7 @@ def pack(runs: Path, out: Path) -> None:
 
 
 def measured(record: dict[str, Any]) -> dict[str, Any] | None:
-    """What a model of times is held against: kernel, launch, microseconds of it by ncu and, by the
+    """What a model of times is compared with: kernel, launch, microseconds of it by ncu and, by the
     clock that decides, in the mean over timed launches, the author's and the last candidate's; and
     the verdict."""
     profile = (record.get("profile") or {}).get("baseline")

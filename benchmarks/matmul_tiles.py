@@ -74,7 +74,7 @@ _TILES = """
 
 @dataclass
 class Setting:
-    """One way to build the kernel, and what came of it."""
+    """One way to build the kernel, and its result."""
 
     values: tuple[int, ...]
     registers: int | None = None

@@ -103,7 +103,9 @@ def times_table(results: dict[str, dict[str, Result]]) -> list[str]:
     base = results["naive_matmul"]["H200"].us
     for name in PROGRAMS:
         us, profile = results[name]["H200"]
-        limiter = next(n for n in profile.notes if n.startswith("time is limited")).split(": ")[1]
+        limiter = next(n for n in profile.notes if n.startswith("limiter of the time model")).split(
+            ": "
+        )[1]
         measured = H200_US[name]
         lines.append(
             f"| {name} | {measured:.1f} | {us:.1f} | {us / measured:.2f} | "

@@ -89,10 +89,10 @@ def modelled_us(bench: Workbench, rewrite: Rewrite | None) -> float:
 
 
 def launching(last: Mapping[str, Any]) -> float:
-    """What launching the last candidate took, us: of the dearest of its launch configurations, the
+    """What launching the last candidate took, us: of the hottest of its launch configurations, the
     one that was timed both ways."""
-    dearest = max(last["times"], key=lambda one: one["share"])
-    return max(0.0, last["candidate_launched_us"] - dearest["candidate_us"])
+    hottest = max(last["times"], key=lambda one: one["share"])
+    return max(0.0, last["candidate_launched_us"] - hottest["candidate_us"])
 
 
 def of_run(folder: Path, run: Path, each: int, work: Path, timeout_s: float) -> dict[str, Any]:

@@ -327,7 +327,7 @@ def said(row: dict[str, Any]) -> str:
     return f"{head} {row.get('why', '')}"
 
 
-# What came of it
+# Its result
 
 
 def score(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

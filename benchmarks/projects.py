@@ -6,7 +6,7 @@ A line of LIST a project: its tree (beside LIST), the folder in it to work in, h
 is run, more words for `cudaops run`, and a command that makes files which the program reads; the
 last two may be left out. Each is tried in a copy. Where a rewrite was found it is applied, the
 patched tree is built by the project's own command with no compiler of ours in front, and run, the
-patch is taken out again, and the tree is held against what it was, byte for byte. Then the author's
+patch is reverted, and the tree is compared with the original, byte for byte. Then the author's
 is built and run in the same way: a word such as FAIL that only one of them prints is said.
 
 Writes OUT/projects.json (a row a project, kept after each), a line a project, and OUT/runs.tar.xz.

@@ -344,7 +344,7 @@ def _resolved(
     path = source_file(_path(source))
     where = place(options.executor or settings.executor, options.device, options.arch)
     if where.notice is not None:
-        warnings.warn(f"{where.notice}; going on with the processor", stacklevel=4)
+        warnings.warn(f"{where.notice}; continuing on the CPU", stacklevel=4)
     folder = new_folder(None if out is None else Path(out), settings.runs, path, options.kernel)
     return resolve(options, path, folder, where, settings)
 

@@ -94,7 +94,7 @@ class Settings(BaseSettings):
     """Server of that model where it is not its provider's own: vLLM, Ollama, a gateway."""
 
     model_price: str | None = Field(default=None, validation_alias="CUDAOPS_MODEL_PRICE")
-    """US dollars for a million tokens, `INPUT,OUTPUT[,CACHED[,WRITTEN]]`; needed for `--max-cost`
+    """US dollars per million tokens, `INPUT,OUTPUT[,CACHED[,WRITTEN]]`; needed for `--max-cost`
     where cudaops knows no price."""
 
     gpu_price: float | None = Field(

@@ -255,7 +255,7 @@ def _finish(folder: Path, facts: Facts) -> None:
     for path in sorted(_files(folder)):
         found = path.lstat()
         if not stat.S_ISREG(found.st_mode) or found.st_nlink != 1:
-            raise SandboxUnavailable(f"{path} is no plain file", "report this program")
+            raise SandboxUnavailable(f"{path} is not a regular file", "report this program")
         if found.st_uid != os.geteuid():
             os.chown(path, os.geteuid(), os.getegid())
         files[path.relative_to(folder).as_posix()] = (found.st_size, zlib.crc32(path.read_bytes()))

@@ -76,7 +76,7 @@ def test_a_record_is_shown_as_its_report() -> None:
 
 
 def test_resuming_what_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no run that got past intake"):
+    with pytest.raises(InputError, match="has no run that finished its intake"):
         cudaops.resume(tmp_path)
 
 

@@ -67,7 +67,7 @@ def save(record: RunRecord, folder: Path) -> Path:
         (["profile", "nowhere.cu"], "nowhere.cu: no such file"),
         (["verify", "k.cu", "nowhere.cu"], "nowhere.cu: no such file"),
         (["resume", "latest"], "there is no run under runs"),
-        (["resume", "full"], "holds no run"),
+        (["resume", "full"], "has no run"),
         (["report", "yesterday"], "no run 'yesterday' under runs"),
         (["report", "full"], "holds no run.json: the run has not finished; cudaops resume"),
         (["knowledge", "add", "nowhere.md"], "nowhere.md: no such file or folder"),
@@ -163,7 +163,7 @@ def test_a_fault_of_ours_is_told_without_a_traceback(tmp_path: Path) -> None:
     done = cudaops("report", folder, cwd=tmp_path, TMPDIR=str(tmp_path))
     assert done.returncode == 3
     assert "Traceback" not in done.stderr
-    assert "fault of cudaops: IsADirectoryError" in done.stderr
+    assert "bug of cudaops: IsADirectoryError" in done.stderr
     (crash,) = tmp_path.glob("cudaops-crash-*.txt")
     assert "Traceback" in crash.read_text()
 
@@ -216,7 +216,7 @@ def test_profile_of_a_report_that_does_not_hold_what_was_asked(tmp_path: Path) -
     ("name", "text", "says"),
     [
         ("x.csv", "a,b\n1,2\n", "ncu --import REPORT --csv --page details"),
-        ("x.ncu-rep", "binary", "holds no profiled launch"),
+        ("x.ncu-rep", "binary", "contains no profiled launch"),
     ],
 )
 def test_profile_of_something_ncu_did_not_write(

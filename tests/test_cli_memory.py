@@ -48,7 +48,7 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("command", [["list"], ["patterns"], ["forget", "--all"]])
 def test_an_empty_memory_says_so_in_one_line(tmp_path: Path, command: list[str]) -> None:
     done = cudaops(*command, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "nothing is remembered yet\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "no results are stored yet\n"), done.stderr
     assert not (tmp_path / "memory").exists()
 
 
@@ -88,9 +88,9 @@ def test_no_control_character_reaches_the_terminal(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["show", "nothing"], "no kernel nothing is remembered; known: naive_matmul, transpose"),
-        (["show", "012"], "no kernel 012 is remembered"),
-        (["note", "naive_matmul", " "], "a note needs words"),
+        (["show", "nothing"], "no kernel nothing has results; known: naive_matmul, transpose"),
+        (["show", "012"], "no kernel 012 has results"),
+        (["note", "naive_matmul", " "], "a note needs text"),
         (["forget"], "name a KERNEL"),
         (["forget", "transpose", "--all"], "name a KERNEL"),
         (["forget", "--all", "--notes"], "name a KERNEL"),

@@ -110,6 +110,21 @@ def test_what_documents_point_at_exists(document: Path) -> None:
         assert exists, f"{document.name} names {named}"
 
 
+def anchors(document: Path) -> set[str]:
+    """GitHub's anchors of a page's headings: lower case, words and hyphens."""
+    text = re.sub(r"^```.*?^```", "", document.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_headings_that_links_name_exist(document: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", document.read_text("utf-8"))
+    pages = [(document.parent / page if page else document, anchor) for page, anchor in links]
+    assert [f"{page.name}#{a}" for page, a in pages if a not in anchors(page)] == []
+
+
 def test_vocabulary_defines_every_word_it_uses_in_the_code() -> None:
     words = re.findall(
         r"^\| (\w+) \|", (ROOT / "docs" / "vocabulary.md").read_text("utf-8"), flags=re.MULTILINE

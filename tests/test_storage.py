@@ -154,7 +154,7 @@ def test_what_a_tool_leaves_is_a_plain_file_of_ours(tmp_path: Path) -> None:
         (folder / "out").symlink_to("/etc/passwd")
         return {}
 
-    with pytest.raises(SandboxUnavailable, match="no plain file"):
+    with pytest.raises(SandboxUnavailable, match="not a regular file"):
         make_once(entry, {}, link)
     assert entry.facts() is None
 

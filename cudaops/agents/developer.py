@@ -52,7 +52,7 @@ class Plan(NamedTuple):
 
 
 class Written(NamedTuple):
-    """What came of one hypothesis."""
+    """Result of one hypothesis."""
 
     rewrite: Rewrite | None
     """None where no usable answer came within the limits."""
@@ -79,7 +79,7 @@ class Developer(Protocol):
         scope: str,
         parents: tuple[Rewrite, ...] = (),
     ) -> Written:
-        """One rewrite of one hypothesis, compiled and mended within bounds.
+        """One rewrite of one hypothesis, compiled and fixed within bounds.
 
         `parents`: one rewrite to improve, or two to join; none: from the incumbent or the author's
         kernel.

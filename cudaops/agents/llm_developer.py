@@ -60,18 +60,18 @@ does not know then it will not find by asking more."""
 TOOL_CHARACTERS = 4000
 """Longest result a model is shown, some 1,000 tokens: five such results fit beside a prompt."""
 
-NO_MORE = "No further tool call is possible. Give the complete answer now, in the form asked for."
+NO_MORE = "No further tool call is possible. Give the complete answer now, in the requested form."
 
 REASKS = 2
 """How often an answer that cannot be used is asked for again. Chosen: a model that misses the form
 three times will miss it a fourth time; every try is paid for."""
 FIXES = 2
-"""How often one rewrite that the precheck refuses is mended before it is given up. Chosen: as
+"""How often one rewrite that the precheck refuses is fixed before it is given up. Chosen: as
 `REASKS`."""
 
 
 class _Writing(NamedTuple):
-    """One hypothesis on its way to a rewrite."""
+    """One hypothesis being written."""
 
     view: RunView
     briefing: Briefing
@@ -109,7 +109,7 @@ class ModelDeveloper:
         if isinstance(found, Unusable):
             return Plan(())
         if found.nothing:
-            self.say(f"the planner names nothing worth trying: {found.nothing}")
+            self.say(f"the planner has no hypothesis: {found.nothing}")
         return found
 
     async def write(
@@ -119,7 +119,7 @@ class ModelDeveloper:
         scope: str,
         parents: tuple[Rewrite, ...] = (),
     ) -> Written:
-        """One rewrite, compiled and mended within bounds. Raises ModelUnavailable."""
+        """One rewrite, compiled and fixed within bounds. Raises ModelUnavailable."""
         self.say(f"the model writes {hypothesis.title}: {hypothesis.why}")
         writing = _Writing(view, self.brief(view), hypothesis, scope)
         prompt = coder_prompt(writing.briefing, hypothesis, parents)
@@ -129,7 +129,7 @@ class ModelDeveloper:
         self, view: RunView, hypothesis: Hypothesis, rewrite: Rewrite, gate: str, scope: str
     ) -> Written:
         """The same rewrite without what a gate refused it for. Raises ModelUnavailable."""
-        self.say(f"the model mends {rewrite.title}: {gate}")
+        self.say(f"the model fixes {rewrite.title}: {gate}")
         writing = _Writing(view, self.brief(view), hypothesis, scope)
         prompt = fixer_prompt(writing.briefing, hypothesis, rewrite.source, gate, "")
         return await self._written(writing, "fixer", prompt)
@@ -188,9 +188,11 @@ class ModelDeveloper:
                     "sandbox", "strip_program", StrippedProgram, {"text": found.program}
                 )
             except InputError as refusal:
-                detail = f"a whole program of which nothing can be taken: {refusal}"
+                detail = f"a complete program without usable kernels: {refusal}"
                 return found._replace(detail=detail)
-            self.say("the answer is a whole program: its kernels are taken, its host code is not")
+            self.say(
+                "the answer is a complete program: its kernels are used, its host code is ignored"
+            )
             draft = CoderAnswer(stripped.source, "kernels of a whole program", found.detail)
         draft = draft._replace(source=self.beside(draft.source))
         twin = near_duplicate(draft.source, view.sources)

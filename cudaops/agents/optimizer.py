@@ -17,7 +17,7 @@ from cudaops.mcp_servers.sandbox import Tuned
 from cudaops.recipes.registry import Favour, family_of, propose
 
 
-class Subject(NamedTuple):
+class RewriteTarget(NamedTuple):
     """What is to be rewritten."""
 
     program: Program
@@ -26,7 +26,7 @@ class Subject(NamedTuple):
 
 
 def propose_next(
-    subject: Subject,
+    subject: RewriteTarget,
     verdict: Verdict,
     attempts: Sequence[Attempt],
     favour: Favour | None = None,

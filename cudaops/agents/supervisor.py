@@ -46,7 +46,7 @@ def decide(
     if used == 0:
         return Decision("profile", "profile the author's kernel")
     if end is not None:
-        return Decision("finish", "what was tried did not beat it")
+        return Decision("finish", "no candidate was faster")
     if verdict is not None and verdict.bottleneck_class == "near_peak":
         return Decision("finish", f"nothing left to gain: {verdict.summary}")
     return Decision("profile", "look for the next bottleneck of the best rewrite so far")

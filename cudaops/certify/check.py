@@ -32,7 +32,7 @@ class KnownKey(NamedTuple):
 State = Literal["ok", "failed", "absent"]
 
 
-class Item(NamedTuple):
+class CheckItem(NamedTuple):
     """One thing that was looked at."""
 
     name: str
@@ -48,7 +48,7 @@ class Item(NamedTuple):
 
 def check_envelope(
     envelope: Envelope, folder: Path, *, wanted: str | None = None, known: KnownKey | None = None
-) -> tuple[Item, ...]:
+) -> tuple[CheckItem, ...]:
     """Everything that can be checked without compiling or running anything.
 
     Args:
@@ -57,13 +57,13 @@ def check_envelope(
         wanted: Fingerprint that must have signed it; None: any key will do.
         known: The key that signs here; None where there is none.
     """
-    items = [Item("format", "ok", envelope.format), _signature(envelope, wanted, known)]
+    items = [CheckItem("format", "ok", envelope.format), _signature(envelope, wanted, known)]
     record = envelope.record
     if isinstance(record, Certificate):
         items += [_judgement(record), _inputs(record), _policy(record), _oracle(record)]
         items += _files(record, run_folder(folder))
     elif isinstance(record, Confirmation):
-        items.append(Item("result", "ok", f"{record.result}: {record.reason}"))
+        items.append(CheckItem("result", "ok", f"{record.result}: {record.reason}"))
     return tuple(items)
 
 
@@ -73,53 +73,53 @@ def run_folder(folder: Path) -> Path:
     return folder.parent.parent if inside else folder
 
 
-def _signature(envelope: Envelope, wanted: str | None, known: KnownKey | None) -> Item:
+def _signature(envelope: Envelope, wanted: str | None, known: KnownKey | None) -> CheckItem:
     if envelope.state == "unsigned":
-        return Item("signature", "failed", f"unsigned: {envelope.why}")
+        return CheckItem("signature", "failed", f"unsigned: {envelope.why}")
     if envelope.signer is None:
-        return Item("signature", "failed", f"DOES NOT HOLD: {envelope.why}")
+        return CheckItem("signature", "failed", f"DOES NOT HOLD: {envelope.why}")
     signed = f"signed by {envelope.signer}"
     if wanted is not None:
         if envelope.signer == wanted:
-            return Item("signature", "ok", f"{signed}, the key named with --key")
-        return Item("signature", "failed", f"{signed}, NOT by {wanted}, which --key names")
+            return CheckItem("signature", "ok", f"{signed}, the key named with --key")
+        return CheckItem("signature", "failed", f"{signed}, NOT by {wanted}, which --key names")
     if known is not None and envelope.signer == known.fingerprint:
-        return Item("signature", "ok", f"{signed}, {known.whose}")
-    text = "a key not known here: the text is whole, but whose it is this does not say"
-    return Item("signature", "ok", f"{signed}, {text}")
+        return CheckItem("signature", "ok", f"{signed}, {known.whose}")
+    text = "an unknown key: integrity holds, origin is unknown"
+    return CheckItem("signature", "ok", f"{signed}, {text}")
 
 
-def _judgement(certificate: Certificate) -> Item:
+def _judgement(certificate: Certificate) -> CheckItem:
     found = contradictions(certificate)
     if not found:
         gates = len(certificate.judgement.gates)
         text = f"{certificate.outcome}, as follows from its {gates} gates and its samples"
-        return Item("judgement", "ok", text)
+        return CheckItem("judgement", "ok", text)
     text = "; ".join(found)
     if certificate.cudaops_version != __version__:
         text += f" (written by cudaops {certificate.cudaops_version}, judged by {__version__})"
-    return Item("judgement", "failed", f"CONTRADICTS ITSELF: {text}")
+    return CheckItem("judgement", "failed", f"CONTRADICTS ITSELF: {text}")
 
 
-def _inputs(certificate: Certificate) -> Item:
+def _inputs(certificate: Certificate) -> CheckItem:
     """On how many drawn inputs the rewrite was right, and what was assumed."""
     gate = certificate.judgement.gate("correctness_domain")
-    return Item("inputs", "ok", "none were generated" if gate is None else gate.summary)
+    return CheckItem("inputs", "ok", "none were generated" if gate is None else gate.summary)
 
 
-def _policy(certificate: Certificate) -> Item:
+def _policy(certificate: Certificate) -> CheckItem:
     """What was asked for. A user may ask for less than usual; whoever relies on it must see it."""
     text = f"at least {certificate.policy.min_speedup:g}x"
     lenient = leniencies(certificate.policy)
-    return Item("policy", "ok", f"{text}; LENIENT: {'; '.join(lenient)}" if lenient else text)
+    return CheckItem("policy", "ok", f"{text}; LENIENT: {'; '.join(lenient)}" if lenient else text)
 
 
-def _oracle(certificate: Certificate) -> Item:
+def _oracle(certificate: Certificate) -> CheckItem:
     found = certificate.qualification
-    return Item("oracle", "ok", "it was not qualified" if found is None else found.line)
+    return CheckItem("oracle", "ok", "it was not qualified" if found is None else found.line)
 
 
-def _files(certificate: Certificate, folder: Path) -> Iterator[Item]:
+def _files(certificate: Certificate, folder: Path) -> Iterator[CheckItem]:
     for file in certificate.files:
         yield _compared(file.path, digest(folder / file.path), file.sha256)
     yield from _author_files(certificate, folder)
@@ -127,13 +127,17 @@ def _files(certificate: Certificate, folder: Path) -> Iterator[Item]:
         yield _workload(workload, folder)
 
 
-def _compared(name: str, found: str | None, wanted: str) -> Item:
+def _compared(name: str, found: str | None, wanted: str) -> CheckItem:
     if found is None:
-        return Item(name, "absent", "not here")
-    return Item(name, "ok", "matches") if found == wanted else Item(name, "failed", "DIFFERS")
+        return CheckItem(name, "absent", "not here")
+    return (
+        CheckItem(name, "ok", "matches")
+        if found == wanted
+        else CheckItem(name, "failed", "DIFFERS")
+    )
 
 
-def _author_files(certificate: Certificate, folder: Path) -> Iterator[Item]:
+def _author_files(certificate: Certificate, folder: Path) -> Iterator[CheckItem]:
     """The author's files as the run keeps them."""
     texts = stored_texts(folder / PROGRAM_FILE)
     for file in certificate.program.files:
@@ -151,16 +155,16 @@ def stored_texts(path: Path) -> dict[str, str]:
         return {}
 
 
-def _workload(workload: WorkloadIdentity, folder: Path) -> Item:
+def _workload(workload: WorkloadIdentity, folder: Path) -> CheckItem:
     """All contents of one workload together: what stood in memory before and after."""
     name = f"workload {workload.id}"
     pairs = [(digest(folder / file.path), file.sha256) for file in workload.files]
     here = [(found, wanted) for found, wanted in pairs if found is not None]
     if not here:
-        return Item(name, "absent", "not here")
+        return CheckItem(name, "absent", "not here")
     if any(found != wanted for found, wanted in here):
-        return Item(name, "failed", "DIFFERS")
-    return Item(name, "ok", f"matches ({len(here)} of {len(pairs)} files)")
+        return CheckItem(name, "failed", "DIFFERS")
+    return CheckItem(name, "ok", f"matches ({len(here)} of {len(pairs)} files)")
 
 
 def digest(path: Path) -> str | None:
@@ -172,6 +176,6 @@ def digest(path: Path) -> str | None:
         return None
 
 
-def first_problem(items: Sequence[Item]) -> Item | None:
+def first_problem(items: Sequence[CheckItem]) -> CheckItem | None:
     """The first thing that does not hold."""
     return next((item for item in items if item.state == "failed"), None)

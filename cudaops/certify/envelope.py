@@ -122,7 +122,7 @@ def _read(data: bytes, origin: str) -> Json:
         reason = str(error).splitlines()[0]
         raise InputError(f"{origin} is no certificate, or a damaged one: {reason}") from None
     if not isinstance(document, dict):
-        raise InputError(f"{origin} is no certificate: it holds no JSON object")
+        raise InputError(f"{origin} is no certificate: it is not a JSON object")
     return document
 
 
@@ -133,13 +133,13 @@ def _refuse_constant(name: str) -> None:
 def _problem(data: bytes, document: Json) -> str | None:
     """What shows without a key that this is not as it was written."""
     if set(document) != {"body", "format", "signature"}:
-        return "it holds something beside body, format and signature"
+        return "it has other fields than body, format and signature"
     if not isinstance(document["signature"], dict):
-        return "it holds no signature"
+        return "it has no signature"
     try:
         spelled = canonical(document)
     except ValueError:
-        return "it holds a number that JSON has not"
+        return "it has a number that JSON does not allow"
     if spelled != data:
         return "its bytes are not the one spelling of what they say"
     return None

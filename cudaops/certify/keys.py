@@ -147,12 +147,12 @@ def find_or_make_key(path: Path | None, avoid: Sequence[Path] = ()) -> Signer | 
         return find_key(chosen)
     unfit = _unfit(chosen, avoid)
     if unfit is not None:
-        return NoKey(f"no key is made at {chosen}, which lies in {unfit}; {REMEDY}")
+        return NoKey(f"no key is created at {chosen}, which lies in {unfit}; {REMEDY}")
     try:
         _make_folder(chosen.parent, ours=path is None)
         _publish(chosen)
     except OSError as error:
-        return NoKey(f"no key can be made at {chosen}: {error.strerror}; {REMEDY}")
+        return NoKey(f"no key can be created at {chosen}: {error.strerror}; {REMEDY}")
     return find_key(chosen)
 
 

@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 
-class Place(NamedTuple):
+class CommandEntry(NamedTuple):
     """Where a command is defined, and its line in `cudaops --help`."""
 
     module: str
@@ -25,77 +25,83 @@ class Place(NamedTuple):
 
 
 COMMANDS = {
-    "run": Place(
+    "run": CommandEntry(
         "commands",
         "run",
         "Profile, diagnose, rewrite and verify the most expensive kernel of FILE.cu.",
     ),
-    "resume": Place(
+    "resume": CommandEntry(
         "commands",
         "resume",
         "Continue a run that was killed or waits for a review; finished stages are kept.",
     ),
-    "apply": Place("commands", "apply", "Apply a run's rewrite to your own files, or revert it."),
-    "profile": Place(
+    "apply": CommandEntry(
+        "commands", "apply", "Apply a run's rewrite to your own files, or revert it."
+    ),
+    "profile": CommandEntry(
         "commands",
         "profile",
         "Profile a kernel and say what limits it; --from reads an ncu report.",
     ),
-    "report": Place(
+    "report": CommandEntry(
         "commands",
         "report",
         "Print a run's evidence and write report.md again, or one HTML file.",
     ),
-    "verify": Place(
+    "verify": CommandEntry(
         "commands",
         "verify",
         "Judge CAND.cu against BASE.cu: same function, same precision, faster.",
     ),
-    "confirm": Place(
+    "confirm": CommandEntry(
         "certify",
         "confirm",
         "Judge a certified rewrite again, on this machine and with new secret inputs.",
     ),
-    "certify": Place(
+    "certify": CommandEntry(
         "certify", "app", "Check a certificate's signature and content, or show the signing key."
     ),
-    "preload": Place(
+    "preload": CommandEntry(
         "preload",
         "preload",
         "Build an LD_PRELOAD library that launches a run's rewrite in the unchanged program.",
     ),
-    "replay": Place(
+    "replay": CommandEntry(
         "runs",
         "replay",
         "Print a recorded run step by step. Needs no GPU, key, compiler or network.",
     ),
-    "export": Place("export", "app", "Finished runs for other programs."),
-    "batch": Place(
+    "export": CommandEntry("export", "app", "Finished runs for other programs."),
+    "batch": CommandEntry(
         "batch",
         "batch",
         "Optimise a folder of programs, or a list, through a service's queue; resumable.",
     ),
-    "doctor": Place(
+    "doctor": CommandEntry(
         "commands",
         "doctor",
         "Check this machine's compilers, GPU and profiler, with a remedy for each failure.",
     ),
-    "knowledge": Place(
+    "knowledge": CommandEntry(
         "knowledge", "app", "Search and extend the notes that the research agent reads."
     ),
-    "memory": Place(
+    "memory": CommandEntry(
         "memory", "app", "Show, extend or delete what earlier runs recorded about kernels."
     ),
-    "mcp": Place("mcp", "app", "MCP servers for other agent hosts; `serve` may be left out."),
-    "serve": Place(
+    "mcp": CommandEntry(
+        "mcp", "app", "MCP servers for other agent hosts; `serve` may be left out."
+    ),
+    "serve": CommandEntry(
         "service", "serve", "Serve the HTTP API and its web page, with a worker that runs the jobs."
     ),
-    "worker": Place(
+    "worker": CommandEntry(
         "service",
         "worker",
         "Run jobs from the service's database until stopped.",
     ),
-    "token": Place("service", "token_app", "Create, list and revoke the service's access tokens."),
+    "token": CommandEntry(
+        "service", "token_app", "Create, list and revoke the service's access tokens."
+    ),
 }
 
 

@@ -43,7 +43,7 @@ def batch(
         Path,
         typer.Argument(
             metavar="FOLDER|LIST",
-            help="Every .cu with a main below it; or a file with a program and its options a line.",
+            help="All .cu files with a main below it; or a file of programs, one per line.",
         ),
     ],
     *,
@@ -62,13 +62,15 @@ def batch(
     jobs: Annotated[
         int | None,
         typer.Option(
-            min=1, max=64, help="Workers of its own service [default: one a GPU, at least one]."
+            min=1,
+            max=64,
+            help="Workers of the temporary service [default: one per GPU, at least one].",
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Where results go [default: batches/NAME]; an existing batch is continued."
+            help="Folder for results [default: batches/NAME]; an existing batch is continued."
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Only the batch as JSON.")] = False,
@@ -93,7 +95,7 @@ def batch(
     try:
         done = run_batch(folder, wanted, where, _say)
     except KeyboardInterrupt:
-        there = "; the service works on meanwhile" if where.server else ""
+        there = "; the service continues" if where.server else ""
         _say(f"interrupted; the same command continues{there}")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     print_out(done.model_dump_json(indent=2) if as_json else reports.table(done))
@@ -120,7 +122,7 @@ def _where(
         if server is None:
             raise InputError("--executor remote needs a service: name it with --server")
     if server is not None and jobs is not None:
-        raise InputError("--jobs is for a service of the batch's own; leave it or --server out")
+        raise InputError("--jobs is for the temporary service; omit it or --server")
     token = settings.token.get_secret_value() if settings.token else None
     address = None if server is None else address_of_service(server, named)
     return Where(address, token, jobs)
@@ -132,7 +134,7 @@ def _of_a_service(options: BatchOptions, is_here: bool, settings: Settings) -> B
 
     executor = options.executor or settings.executor
     if is_here and (notice := place(executor, options.device, options.arch).notice) is not None:
-        _say(f"{notice}; going on with the processor")
+        _say(f"{notice}; continuing on the CPU")
     asked = {**options.model_dump(), "executor": "auto" if executor == "remote" else executor}
     checked(BatchDefaults, asked)
     return BatchedOptions(**asked)
@@ -216,7 +218,7 @@ def _in_list(path: Path, shared: BatchedOptions) -> Iterator[Named]:
             raise InputError(f"{path}:{number}: {error}") from error
         yield Named(str(program), source, options)
     if not count:
-        raise InputError(f"{path} names no program; write one a line")
+        raise InputError(f"{path} names no program; write one per line")
 
 
 def _read(line: str, shared: BatchedOptions) -> tuple[Path, BatchedOptions]:
@@ -241,7 +243,7 @@ def _read_json(line: str, shared: BatchedOptions) -> tuple[Path, BatchedOptions]
         raise InputError(f"it is not JSON: {error}") from error
     program = given.pop("program", None)
     if not isinstance(program, str):
-        raise InputError('`program` should be there, the path of a .cu file: {"program": "k.cu"}')
+        raise InputError('`program` is missing, the path of a .cu file: {"program": "k.cu"}')
     return Path(program), checked(BatchedOptions, {**shared.model_dump(), **given})
 
 

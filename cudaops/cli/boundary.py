@@ -107,6 +107,6 @@ def _unexpected(error: Exception) -> str:
         where = f"the traceback could not be saved ({unwritable.strerror})"
     first_line = (str(error).splitlines() or [""])[0]
     return (
-        f"this is a fault of cudaops: {type(error).__name__}: {first_line}\n"
+        f"this is a bug of cudaops: {type(error).__name__}: {first_line}\n"
         f"         {where}; please report it"
     )

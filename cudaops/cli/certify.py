@@ -40,7 +40,7 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="certificate.json of a run.")],
     key: Annotated[
         str | None,
-        typer.Option(help="Who must have signed it: a PEM file or a fingerprint."),
+        typer.Option(help="Required signer: a PEM file or a fingerprint."),
     ] = None,
 ) -> None:
     """Check signature, inner logic and the files beside it. Needs no GPU and no compiler."""
@@ -181,7 +181,7 @@ def _options(certificate: Certificate, record: RunRecord, executor: ExecutorChoi
     """The run's options, moved to where it is judged now."""
     where = place(executor, None, None)
     if where.notice is not None:
-        typer.echo(f"cudaops: {where.notice}; going on with the processor", err=True)
+        typer.echo(f"cudaops: {where.notice}; continuing on the CPU", err=True)
     if where.executor == "cpu":
         where = where._replace(device=certificate.device, sm_arch=certificate.sm_arch)
     there = Path(record.options.working_folder)

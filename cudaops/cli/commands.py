@@ -157,8 +157,8 @@ def apply(
         bool,
         typer.Option(
             "--check",
-            help="Build, run and time the program before and after, and take the rewrite out again "
-            "where it does not build, prints something else or is slower.",
+            help="Build, run and time the program before and after, and revert the rewrite "
+            "if it does not build, prints something else or is slower.",
         ),
     ] = False,
 ) -> None:
@@ -166,7 +166,7 @@ def apply(
     from cudaops.graph.apply import apply_checked, open_target, put_in, take_out
 
     if check and revert:
-        raise InputError("--check puts the rewrite in and --revert takes it out: give one of them")
+        raise InputError("--check applies the rewrite and --revert removes it: give one of them")
     settings = load_settings()
     folder = find_folder(run, settings.runs)
     target = open_target(folder, load_record(folder))
@@ -189,7 +189,7 @@ def _moved(made: RunOptions, asked: ApplyOptions, settings: Settings) -> RunOpti
     """A run's options for this machine: its GPU, else the processor as the run's device."""
     where = place(asked.executor or settings.executor, None, None)
     if where.notice is not None:
-        typer.echo(f"cudaops: {where.notice}; going on with the processor", err=True)
+        typer.echo(f"cudaops: {where.notice}; continuing on the CPU", err=True)
     if where.executor == "cpu":
         where = where._replace(device=made.device, sm_arch=made.sm_arch)
     # Trust never as the folder says: it may be a stranger's.
@@ -271,6 +271,7 @@ def verify(
     *,
     options: VerifyOptions,
     out: OutOption = None,
+    verbose: VerboseOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Judge CAND.cu against BASE.cu: same function, same precision, faster."""
@@ -282,7 +283,7 @@ def verify(
     with _live(None) as progress:
         runner = runner_of(resolved.executor)
         judged = runner.verify_files(path, rewrite, resolved, progress, settings)
-    _finish(judged, verbose=True, as_json=as_json)
+    _finish(judged, verbose=verbose, as_json=as_json)
 
 
 def doctor(as_json: JsonOption = False) -> None:
@@ -304,19 +305,19 @@ def _resolved(
     settings: Settings,
 ) -> RunOptions:
     """The options of a run in a new folder; says why a GPU that is there is not used. `source`:
-    None for the file of a project's dearest kernel."""
+    None for the file of a project's hottest kernel."""
     where = place(options.executor or settings.executor, options.device, options.arch)
     if where.notice is not None:
-        typer.echo(f"cudaops: {where.notice}; going on with the processor", err=True)
+        typer.echo(f"cudaops: {where.notice}; continuing on the CPU", err=True)
     if source is None:
         here = Path.cwd()
-        source = here / _dearest_file(resolve(options, here, here, where, settings), settings)
+        source = here / _hottest_file(resolve(options, here, here, where, settings), settings)
     folder = new_folder(out, settings.runs, source, options.kernel)
     return resolve(options, source, folder, where, settings)
 
 
-def _dearest_file(options: RunOptions, settings: Settings) -> str:
-    """The file in the project that holds its dearest kernel, or the one that is named; says which,
+def _hottest_file(options: RunOptions, settings: Settings) -> str:
+    """The file in the project that holds its hottest kernel, or the one that is named; says which,
     and what else the program launches."""
     from cudaops.graph.services import survey
 
@@ -472,10 +473,10 @@ def _on_device(profile: Profile, named: str | None, path: Path) -> tuple[Device,
     likely = likely_devices(profile)
     if len(likely.devices) == 1:
         row = likely.devices[0]
-        told = f"taken for {row.name} by {likely.signs}; --device NAME says otherwise"
+        told = f"device {row.name} by {likely.signs}; --device NAME says otherwise"
         return row, profile.model_copy(update={"device": row.name, "notes": (*profile.notes, told)})
     among = ", ".join(row.name for row in likely.devices) or ", ".join(DEVICES)
     raise InputError(
-        f"{path.name} was taken on {likely.signs or repr(profile.device)}; say which device that "
-        f"is: --device NAME (one of {among})"
+        f"{path.name} was recorded on {likely.signs or repr(profile.device)}; name the device: "
+        f"--device NAME (one of {among})"
     )

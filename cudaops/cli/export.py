@@ -30,7 +30,7 @@ def rewards(
         list[str], typer.Argument(metavar="RUN...", help="Run folders, run ids, or latest.")
     ],
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to (default: stdout).")
+        Path | None, typer.Option(metavar="FILE", help="Output file (default: stdout).")
     ] = None,
 ) -> None:
     """Write a JSON line for each candidate: staged reward and advantage in its group."""

@@ -36,7 +36,7 @@ def add(
     source: Annotated[
         str | None,
         typer.Option(
-            help="Project it comes from: flashinfer, cutlass, ... (default: from the name)."
+            help="Project it belongs to: flashinfer, cutlass, ... (default: from the name)."
         ),
     ] = None,
     as_json: JsonOption = False,
@@ -86,7 +86,9 @@ def remove(
 def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="What to look for, in words.")],
     limit: Annotated[int, typer.Option(min=1, max=50, help="Passages to show.")] = 5,
-    subtype: Annotated[str | None, typer.Option(help="Verdict subtype whose page leads.")] = None,
+    subtype: Annotated[
+        str | None, typer.Option(help="Verdict subtype whose page comes first.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the passages that answer QUERY, best first."""

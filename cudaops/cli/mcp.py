@@ -33,7 +33,7 @@ ClientOption = Annotated[
     Literal[
         "claude-code", "claude-desktop", "cursor", "vscode", "windsurf", "zed", "gemini", "codex"
     ],
-    typer.Option("--client", help="The host to be told."),
+    typer.Option("--client", help="Host to configure."),
 ]
 
 
@@ -41,17 +41,17 @@ def install(
     client: ClientOption,
     server: Annotated[
         Literal["profiler", "knowledge", "sandbox", "all"],
-        typer.Argument(help="Which tools to offer."),
+        typer.Argument(help="Tools to serve."),
     ] = "all",
     scope: Annotated[
-        Literal["user", "project"], typer.Option(help="Everywhere, or in this folder alone.")
+        Literal["user", "project"], typer.Option(help="For all projects, or for this folder only.")
     ] = "user",
     env: Annotated[
         list[str] | None, typer.Option(help="NAME=VALUE for the server; may be repeated.")
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the entry out again.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the entry.")] = False,
     only_print: Annotated[
-        bool, typer.Option("--print", help="Print the entry for your own hands; read no file.")
+        bool, typer.Option("--print", help="Print the entry only; read no file.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
 ) -> None:
@@ -88,7 +88,7 @@ def install(
 
 def _confirmed(path: Path) -> bool:
     if not sys.stdin.isatty():
-        typer.echo("no terminal to ask on; --yes writes this", err=True)
+        typer.echo("no terminal for the question; --yes writes this", err=True)
         return False
     return typer.confirm(f"Write {path}?")
 
@@ -163,9 +163,9 @@ AllowedOption = Annotated[
     typer.Option(help="http: a name by which callers reach it; may be repeated."),
 ]
 PathsOption = Annotated[
-    bool, typer.Option("--allow-paths", help="http: callers may name files of this machine.")
+    bool, typer.Option("--allow-paths", help="http: callers may open files of this machine.")
 ]
-ServerArgument = Annotated[ServerName, typer.Argument(help="Which tools to offer.")]
+ServerArgument = Annotated[ServerName, typer.Argument(help="Tools to serve.")]
 
 
 class _ServeByDefault(TyperGroup):

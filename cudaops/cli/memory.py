@@ -31,7 +31,7 @@ KernelArgument = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
-_EMPTY = "nothing is remembered yet"
+_EMPTY = "no results are stored yet"
 
 
 @app.command("list")
@@ -68,7 +68,7 @@ def show(kernel: KernelArgument, as_json: JsonOption = False) -> None:
 @app.command()
 def note(
     kernel: KernelArgument,
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to remember, in your words.")],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
 ) -> None:
     """Add a note to KERNEL: models are shown it in every later run."""
     memory = _memory()
@@ -83,9 +83,9 @@ def forget(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every kernel.")] = False,
     source: Annotated[
-        str | None, typer.Option(help="Forget this rewrite alone: the id behind `source`.")
+        str | None, typer.Option(help="Delete only this rewrite: the id after `source`.")
     ] = None,
-    notes: Annotated[bool, typer.Option("--notes", help="Forget its notes alone.")] = False,
+    notes: Annotated[bool, typer.Option("--notes", help="Delete only its notes.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Forget KERNEL, one rewrite or the notes of it, or everything; notes go with their kernel."""
@@ -155,7 +155,7 @@ def _found(memory: Memory, kernel: str) -> Sequence[KernelMemory]:
         if matches:
             return matches
     names = ", ".join(sorted({one_line(m.key.name, 40) for m in known})) or "nothing yet"
-    raise InputError(f"no kernel {one_line(kernel, 80)} is remembered; known: {names}")
+    raise InputError(f"no kernel {one_line(kernel, 80)} has results; known: {names}")
 
 
 def _one(memory: Memory, kernel: str) -> KernelKey:

@@ -30,7 +30,7 @@ SourceArgument = Annotated[
 OutOption = Annotated[Path | None, typer.Option(help="Run folder (default: runs/KERNEL/TIME).")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Only the record as JSON on stdout.")]
 VerboseOption = Annotated[
-    bool, typer.Option("--verbose", help="All of the evidence, as `cudaops report` prints it.")
+    bool, typer.Option("--verbose", help="Print all of the evidence, as `cudaops report` does.")
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")]
 HtmlOption = Annotated[
@@ -38,7 +38,7 @@ HtmlOption = Annotated[
 ]
 HtmlOutOption = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Where to (default: report.html in the run folder)."),
+    typer.Option(metavar="FILE", help="Output file (default: report.html in the run folder)."),
 ]
 
 
@@ -57,7 +57,7 @@ def with_options(command: Callable[..., R]) -> Callable[..., R]:
 
 
 def argument_lines(given: Iterable[str]) -> Iterator[str]:
-    """The lines, those of a file in the place of `@FILE`; there, empty ones and those that begin
+    """The lines, those of a file instead of `@FILE`; there, empty ones and those that begin
     with # say nothing. Raises InputError where it cannot be read."""
     for one in given:
         if not one.startswith("@"):

@@ -48,12 +48,12 @@ def serve(
         typer.Option(
             min=0,
             max=64,
-            help="Worker processes to keep beside it; 0: none [default: one a GPU, at least one].",
+            help="Worker processes to start; 0: none [default: one per GPU, at least one].",
         ),
     ] = None,
     executor: Annotated[
         Literal[ExecutorName, "all"] | None,
-        typer.Option(help="Which jobs these workers take [default: what this machine can]."),
+        typer.Option(help="Jobs that these workers run [default: what this machine can]."),
     ] = None,
     public_url: Annotated[
         str | None,
@@ -70,10 +70,10 @@ def serve(
     settings = load_settings()
     from cudaops.service import logs, tracing
     from cudaops.service.auth import ServiceOptions
-    from cudaops.service.server import Place
+    from cudaops.service.server import ListenAddress
     from cudaops.service.server import serve as serve_until_stopped
 
-    place = Place(host=host, port=port)
+    place = ListenAddress(host=host, port=port)
     options = ServiceOptions(
         version=__version__,
         public_url=_origin(public_url),
@@ -110,13 +110,13 @@ def worker_commands(
 
 @token_app.command("add")
 def add_token(
-    name: Annotated[str, typer.Argument(help="Whose it is; their jobs are kept under it.")],
+    name: Annotated[str, typer.Argument(help="Owner; their jobs are stored under this name.")],
     scope: Annotated[
         Literal["read", "run", "admin"],
-        typer.Option(help="See jobs; start and cancel them too; everybody's jobs."),
+        typer.Option(help="read: own jobs; run: start and cancel them; admin: all jobs."),
     ] = "run",
     days: Annotated[
-        int | None, typer.Option(min=1, max=3650, help="Days it is good for [default: no end].")
+        int | None, typer.Option(min=1, max=3650, help="Days until it expires [default: never].")
     ] = None,
 ) -> None:
     """Make a token and print it, this once: only its hash is kept."""
@@ -200,7 +200,10 @@ def worker(
         str | None, typer.Option(help="What it is called [default: host and process].")
     ] = None,
     lease: Annotated[
-        float, typer.Option(min=1.0, help="Seconds after which a dead worker's jobs are taken.")
+        float,
+        typer.Option(
+            min=1.0, help="Seconds after which another worker takes a dead worker's jobs."
+        ),
     ] = 30.0,
     job_limit: Annotated[
         float, typer.Option(min=1.0, help="Seconds that one attempt at a job may take.")

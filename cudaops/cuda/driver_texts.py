@@ -194,7 +194,7 @@ class ComputeApp(NamedTuple):
     """Path of the program; `[Not Found]` where the process belongs to another container."""
 
 
-class Answer(NamedTuple):
+class DriverAnswer(NamedTuple):
     """The GPUs that answered, and what was said about those that did not."""
 
     gpus: tuple[Gpu, ...]
@@ -315,7 +315,7 @@ def without_invalid_field(text: str, fields: Sequence[str]) -> tuple[str, ...] |
 
 def parse_gpus(
     stdout: str, fields: Sequence[str] = GPU_QUERY, *, stderr: str = "", exit_code: int = 0
-) -> Answer:
+) -> DriverAnswer:
     """The rows of `gpu_command(fields)`.
 
     Raises NvidiaSmiFailure where there is no row to read.
@@ -331,7 +331,7 @@ def parse_gpus(
     failure = failure_in(f"{stdout}\n{stderr}", 0 if gpus else exit_code)
     if not gpus:
         raise failure or NvidiaSmiFailure.unreadable(stdout + stderr, exit_code)
-    return Answer(tuple(gpus), failure, tuple(unread))
+    return DriverAnswer(tuple(gpus), failure, tuple(unread))
 
 
 def parse_apps(text: str) -> tuple[ComputeApp, ...]:

@@ -82,7 +82,7 @@ def hot_lines(
     text_of: Callable[[SourceLocation], str],
     rename: Callable[[str], str] = lambda file: PurePosixPath(file).name,
 ) -> tuple[HotLine, ...]:
-    """Up to three lines with most samples, dearest first; empty where no sample has a line.
+    """Up to three lines with most samples, hottest first; empty where no sample has a line.
 
     `lines` maps offsets to lines and gives way to what an instruction itself holds; `rename` turns
     a file of the line table into the name the program has for it. Shares are of all samples.
@@ -96,7 +96,7 @@ def hot_lines(
     spots = [
         (SourceLocation(file=file, line=line), group) for (file, line), group in by_line.items()
     ]
-    return _dearest(spots, total, text_of)
+    return _hottest(spots, total, text_of)
 
 
 def hot_instructions(kernel: str, instructions: Sequence[Instruction]) -> tuple[HotLine, ...]:
@@ -109,10 +109,10 @@ def hot_instructions(kernel: str, instructions: Sequence[Instruction]) -> tuple[
         (SourceLocation(file=f"{kernel}.sass", line=number), [each])
         for number, each in enumerate(ordered, 1)
     ]
-    return _dearest(spots, total, lambda place: texts[place.line])
+    return _hottest(spots, total, lambda place: texts[place.line])
 
 
-def _dearest(
+def _hottest(
     spots: Iterable[tuple[SourceLocation, list[Instruction]]],
     total: int,
     text_of: Callable[[SourceLocation], str],

@@ -58,7 +58,7 @@ REMEDIES: dict[NcuCause, str] = {
     "the driver",
     "chip_unknown": "install an ncu that knows this GPU (ncu --list-chips): one as new as the "
     "driver for a new GPU, ncu 2024.3 or older for Volta and older",
-    "library": "reinstall Nsight Compute whole, and look whether libcuda.so.1 can be loaded: "
+    "library": "reinstall Nsight Compute, and check whether libcuda.so.1 can be loaded: "
     "ldconfig -p | grep libcuda",
     "lock": "another account's lock file is in the way: remove nsight-compute-lock from the "
     "temporary folder, or point TMPDIR at a folder of your own",

@@ -28,7 +28,7 @@ class Occupancy(NamedTuple):
     """The limit that decides; with equal limits the one named first in this record."""
     warps_per_sm: int
     theoretical_pct: float
-    """Warps held against warp slots, 0-100."""
+    """Resident warps over warp slots, 0-100."""
 
 
 class Waves(NamedTuple):

@@ -431,12 +431,12 @@ REFUSED: Mapping[TraitKind, str] = {
 }
 
 SUSPICIOUS: Mapping[TraitKind, str] = {
-    "state": "keeps {} between launches; look whether every launch sets it anew",
-    "clock": "reads a clock ({}); look whether the result or the work depends on it",
-    "place": "asks where it runs ({}); look whether the work depends on it",
+    "state": "keeps {} between launches; check whether every launch sets it",
+    "clock": "reads a clock ({}); check whether the result or the work depends on it",
+    "place": "reads where it runs ({}); check whether the work depends on it",
     "sleeps": "waits ({}); look for what",
-    "discards": "throws away cached data ({}); look whether it is written again before it is read",
-    "profiler": "tells a profiler something ({})",
+    "discards": "discards cached data ({}); check whether it is written before it is read",
+    "profiler": "signals a profiler ({})",
     "dependents": "starts what depends on it early ({}); look what is done after it",
     "heap": "uses the device's heap ({}), which outlives a launch",
     "prints": "prints from the device ({})",
@@ -453,7 +453,7 @@ _COVERED: Mapping[Precision, frozenset[str]] = {
     "fp16": frozenset({"fp16", "tf32"}),
     "bf16": frozenset({"bf16", "tf32"}),
 }
-"""What an allowed precision lets through. TF32 has the significant bits of fp16 and the exponents
+"""What an allowed precision allows. TF32 has the significant bits of fp16 and the exponents
 of bf16, so it is no less exact than either."""
 
 

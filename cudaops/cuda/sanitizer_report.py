@@ -26,7 +26,7 @@ COUNTED: frozenset[Kind] = frozenset(
 report, and memory that was not given back or not used harms nobody."""
 
 
-class Place(NamedTuple):
+class SanitizerLocation(NamedTuple):
     """An instruction, as its line table has it."""
 
     function: str
@@ -47,16 +47,16 @@ class Other(NamedTuple):
     """The other end of a race."""
 
     access: Literal["read", "write"]
-    place: Place
+    place: SanitizerLocation
 
 
-class Finding(NamedTuple):
+class SanitizerFinding(NamedTuple):
     """One thing that was found. What a damaged text does not say is None or empty."""
 
     kind: Kind
     text: str
     """Its first line."""
-    places: tuple[Place, ...] = ()
+    places: tuple[SanitizerLocation, ...] = ()
     """Innermost first: the instruction, then the frames it was inlined into or called from."""
     space: str = ""
     """`global`, `shared`, `local`; empty for what is no access."""
@@ -76,7 +76,7 @@ class Finding(NamedTuple):
 class Report(NamedTuple):
     """One run of the tool."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[SanitizerFinding, ...]
     errors: int | None
     """Of the last summary, hazards at error and warning level together; None: it never came."""
     problems: tuple[str, ...]
@@ -87,7 +87,7 @@ class Report(NamedTuple):
     """Lines that belong to no finding, or stand where they cannot be true."""
 
     @property
-    def counted(self) -> tuple[Finding, ...]:
+    def counted(self) -> tuple[SanitizerFinding, ...]:
         """Findings that speak against the launched code."""
         return tuple(f for f in self.findings if f.kind in COUNTED)
 
@@ -172,7 +172,7 @@ def parse_report(text: str) -> Report:
     A last line without its end is left out, as the tool was stopped while it wrote it: half a
     number is another number.
     """
-    findings: list[Finding] = []
+    findings: list[SanitizerFinding] = []
     problems: list[str] = []
     summaries: list[int] = []
     target_failed = False
@@ -195,7 +195,7 @@ def parse_report(text: str) -> Report:
         elif _PROBLEM.match(head):
             problems.append(head)
         else:
-            findings.append(Finding("unknown", head))
+            findings.append(SanitizerFinding("unknown", head))
     return Report(
         tuple(findings),
         max(summaries) if summaries else None,
@@ -225,34 +225,40 @@ def _records(text: str) -> Iterator[tuple[str | None, list[str]]]:
         yield head, details
 
 
-def _headline(head: str) -> Finding | None:
+def _headline(head: str) -> SanitizerFinding | None:
     """A finding from its first line; None where the line is none."""
     for kind, pattern in (("access", _ACCESS), ("uninitialised", _UNINITIALISED)):
         if found := pattern.match(head):
             known = found["access"] if found["access"] in ("read", "write", "atomic") else ""
-            return Finding(
+            return SanitizerFinding(
                 cast(Kind, kind), head, (), found["space"], known, _number(found["size"])
             )
     for kind, pattern in (("barrier", _BARRIER), ("heap", _HEAP), ("api", _API)):
         if found := pattern.match(head):
-            return Finding(cast(Kind, kind), head, trouble=found["trouble"].split(" (error")[0])
+            return SanitizerFinding(
+                cast(Kind, kind), head, trouble=found["trouble"].split(" (error")[0]
+            )
     if found := _RACE.match(head):
-        return Finding("race", head, (_place(found["place"]),), "shared", found["access"].lower())
+        return SanitizerFinding(
+            "race", head, (_place(found["place"]),), "shared", found["access"].lower()
+        )
     if found := _HAZARD.match(head):
-        return Finding(
+        return SanitizerFinding(
             "race", head, space="shared", address=int(found["address"], 16),
             block=(int(found[3]), int(found[4]), int(found[5])),
         )  # fmt: skip
     if found := _DEADLOCK.match(head):
-        return Finding("deadlock", head, (_place(found["place"]),), trouble=found["trouble"])
+        return SanitizerFinding(
+            "deadlock", head, (_place(found["place"]),), trouble=found["trouble"]
+        )
     if head.startswith("Leaked "):
-        return Finding("leak", head)
+        return SanitizerFinding("leak", head)
     if head.startswith("Unused "):
-        return Finding("unused", head)
-    return Finding("hardware", head) if _HARDWARE.match(head) else None
+        return SanitizerFinding("unused", head)
+    return SanitizerFinding("hardware", head) if _HARDWARE.match(head) else None
 
 
-def _with_details(finding: Finding, details: list[str]) -> tuple[Finding, int]:
+def _with_details(finding: SanitizerFinding, details: list[str]) -> tuple[SanitizerFinding, int]:
     """The finding with what its further lines say, and how many of them could not be placed.
 
     The tool prints them in one order. A line that comes out of it belongs to a finding whose first
@@ -273,7 +279,7 @@ _FRAME_RANK = 5
 _UNREADABLE = 9
 
 
-def _detail(finding: Finding, line: str) -> tuple[int, Finding | None]:
+def _detail(finding: SanitizerFinding, line: str) -> tuple[int, SanitizerFinding | None]:
     """Its place in the order with the changed finding; 0 for what tells nothing."""
     if finding.kind == "race":
         return _race_detail(finding, line)
@@ -297,7 +303,7 @@ def _detail(finding: Finding, line: str) -> tuple[int, Finding | None]:
     )
 
 
-def _race_detail(finding: Finding, line: str) -> tuple[int, Finding | None]:
+def _race_detail(finding: SanitizerFinding, line: str) -> tuple[int, SanitizerFinding | None]:
     if found := _AND.match(line) or _END.match(line):
         access: Literal["read", "write"] = "read" if found["access"] == "Read" else "write"
         place = _place(found["place"])
@@ -326,16 +332,20 @@ def _nearest(address: int | None, found: re.Match[str]) -> Nearest | None:
     return near if true == _number(found["distance"]) else None
 
 
-def _place(text: str) -> Place:
+def _place(text: str) -> SanitizerLocation:
     """Every spelling since 2019; what is not understood is a function without a line."""
     text = text.strip()
     old = _OLD_PLACE.fullmatch(text)
     found = old or _NEW_PLACE.fullmatch(text) or _BARE_PLACE.fullmatch(text)
     if found is None:
-        return Place(text, None, None)
+        return SanitizerLocation(text, None, None)
     line = int(found["line"]) if found["line"] else 0
     function = (found["function"] or "").strip()
-    return Place(function, found["file"], line) if line else Place(function, None, None)
+    return (
+        SanitizerLocation(function, found["file"], line)
+        if line
+        else SanitizerLocation(function, None, None)
+    )
 
 
 def _number(text: str) -> int:

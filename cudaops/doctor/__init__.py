@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from cudaops import __version__
 from cudaops.doctor import gpu, host, launch, profiler, services, toolkit
-from cudaops.doctor.ladder import Examination, Rung, Step, climb, table
+from cudaops.doctor.ladder import Examination, PlannedCheck, Rung, climb, table
 from cudaops.doctor.machine import Machine, ThisMachine
 from cudaops.domain.options import ExecutorName
 from cudaops.settings import Settings
 
 __all__ = ["LADDER", "Examination", "Rung", "examine", "table"]
 
-LADDER: tuple[Step, ...] = (
+LADDER: tuple[PlannedCheck, ...] = (
     *host.STEPS,
     *gpu.STEPS,
     *toolkit.STEPS,

@@ -12,7 +12,15 @@ from typing import Any
 
 from cudaops.cuda import driver_texts
 from cudaops.cuda.driver_texts import Gpu, NvidiaSmiFailure
-from cudaops.doctor.ladder import CudaDevice, Finding, Site, Step, failed, missing, ok
+from cudaops.doctor.ladder import (
+    CheckContext,
+    CheckOutcome,
+    CudaDevice,
+    PlannedCheck,
+    failed,
+    missing,
+    ok,
+)
 from cudaops.doctor.machine import libcuda_command
 from cudaops.doctor.toolkit import dotted
 from cudaops.errors import PrerequisiteError
@@ -65,7 +73,7 @@ CAUSES: Mapping[str, tuple[str, str]] = MappingProxyType({
 """What cuInit returns, what it means here and what helps. Source: CUDA Driver API, CUresult."""
 
 
-def driver(site: Site) -> Finding:
+def driver(site: CheckContext) -> CheckOutcome:
     """Open libcuda and ask nvidia-smi: the kernel's driver and the libraries both answer."""
     program = site.machine.find("nvidia-smi")
     refused = site.smi_failure = _ask_nvidia_smi(site, str(program)) if program else None
@@ -91,7 +99,7 @@ def driver(site: Site) -> Finding:
     return ok(f"{site.smi.gpus[0].driver_version or 'version unknown'}, {text}")
 
 
-def gpu(site: Site) -> Finding:
+def gpu(site: CheckContext) -> CheckOutcome:
     """The GPUs as CUDA numbers them; cudaops uses the first."""
     if not site.devices:
         problem, remedy = CAUSES["CUDA_ERROR_NO_DEVICE"]
@@ -107,7 +115,7 @@ def gpu(site: Site) -> Finding:
     return ok(listed[0] + chosen)
 
 
-def _ask_nvidia_smi(site: Site, program: str) -> NvidiaSmiFailure | None:
+def _ask_nvidia_smi(site: CheckContext, program: str) -> NvidiaSmiFailure | None:
     """Fill `site.smi`, leaving out the fields that this driver does not know. The failure of a GPU
     that did not answer where others did is for the rung `gpu health`."""
     fields = driver_texts.GPU_QUERY
@@ -133,7 +141,7 @@ def _ask_nvidia_smi(site: Site, program: str) -> NvidiaSmiFailure | None:
     return None
 
 
-def _ask_libcuda(site: Site) -> dict[str, Any]:
+def _ask_libcuda(site: CheckContext) -> dict[str, Any]:
     """What `libcuda.py` prints; a driver that crashes or hangs whoever opens it is an error."""
     done = site.machine.run(libcuda_command(), timeout_s=SMI_TIMEOUT_S)
     if done.timed_out:
@@ -149,7 +157,7 @@ def _ask_libcuda(site: Site) -> dict[str, Any]:
     return answer
 
 
-def _refusal(site: Site, error: str) -> Finding:
+def _refusal(site: CheckContext, error: str) -> CheckOutcome:
     visible = site.machine.variable("CUDA_VISIBLE_DEVICES")
     if error == "CUDA_ERROR_NO_DEVICE" and visible is not None and site.smi is not None:
         return failed(
@@ -162,7 +170,7 @@ def _refusal(site: Site, error: str) -> Finding:
     return failed(f"{error}: {problem}", remedy)
 
 
-def _no_driver(site: Site, has_smi: bool) -> Finding:
+def _no_driver(site: CheckContext, has_smi: bool) -> CheckOutcome:
     if has_smi:
         return failed(
             "nvidia-smi is installed, libcuda.so.1 is not found",
@@ -185,7 +193,7 @@ NO_SMI = "install nvidia-smi (Ubuntu: nvidia-utils-580-server; in a container: -
 SOON_S = 5.0
 
 
-def clocks(site: Site) -> Finding:
+def clocks(site: CheckContext) -> CheckOutcome:
     """SM clock, what holds it down, persistence mode."""
     gpu = _row(site)
     parts = []
@@ -210,7 +218,7 @@ def clocks(site: Site) -> Finding:
     return ok(text)
 
 
-def processes(site: Site) -> Finding:
+def processes(site: CheckContext) -> CheckOutcome:
     """Others that hold a CUDA context on the GPU, and how busy it is."""
     gpu = _row(site)
     program = str(site.machine.find("nvidia-smi"))
@@ -229,14 +237,14 @@ def processes(site: Site) -> Finding:
         )
     if gpu.utilization_pct:
         return failed(
-            f"nothing is listed on this GPU, yet it is {gpu.utilization_pct} % busy: somebody"
+            f"nothing is listed on this GPU, but it is {gpu.utilization_pct} % busy: a process"
             " outside of this container, or a display",
             "end it, or choose another GPU with CUDA_VISIBLE_DEVICES; else expect noisy times",
         )
     return ok("no other process holds a context on this GPU")
 
 
-def mig(site: Site) -> Finding:
+def mig(site: CheckContext) -> CheckOutcome:
     """Whether the GPU is cut into slices."""
     if _row(site).mig:
         return failed(
@@ -249,7 +257,7 @@ def mig(site: Site) -> Finding:
     return ok("off" if _row(site).mig is False else "this GPU has none")
 
 
-def health(site: Site) -> Finding:
+def health(site: CheckContext) -> CheckOutcome:
     """GPUs that do not answer, ECC counters, rows waiting for repair, errors in the kernel log."""
     gpu = _row(site)
     wrong = []
@@ -284,7 +292,7 @@ def health(site: Site) -> Finding:
     )
 
 
-def compute_mode(site: Site) -> Finding:
+def compute_mode(site: CheckContext) -> CheckOutcome:
     """Whether several processes may use the GPU: cudaops holds one runner for each of its jobs."""
     mode = site.gpu.compute_mode if site.gpu else None
     if mode in ("Prohibited", "Exclusive_Process", "Exclusive_Thread"):
@@ -296,7 +304,7 @@ def compute_mode(site: Site) -> Finding:
     return ok(mode or "unknown")
 
 
-def virtualisation(site: Site) -> Finding:
+def virtualisation(site: CheckContext) -> CheckOutcome:
     """A whole GPU, one passed through, or a slice; Linux itself, or WSL."""
     gpu = _row(site)
     program = str(site.machine.find("nvidia-smi"))
@@ -315,26 +323,26 @@ def virtualisation(site: Site) -> Finding:
     if in_wsl(site):
         return ok("WSL 2: counters are freed in Windows, in the NVIDIA Control Panel")
     if mine is None or mine.mode is None:
-        return ok("nothing said of any")
-    return ok({"None": "none", "Pass-Through": "passed through whole"}.get(mine.mode, mine.mode))
+        return ok("no virtualisation reported")
+    return ok({"None": "none", "Pass-Through": "passthrough"}.get(mine.mode, mine.mode))
 
 
-def in_wsl(site: Site) -> bool:
+def in_wsl(site: CheckContext) -> bool:
     """Whether this Linux runs inside Windows."""
     return any("microsoft" in text.lower() for _, text in site.machine.read("/proc/version"))
 
 
-def _row(site: Site) -> Gpu:
+def _row(site: CheckContext) -> Gpu:
     """nvidia-smi's facts of the GPU in use. Raises PrerequisiteError where it gave none."""
     if site.gpu is None and site.smi_failure is not None:
         raise site.smi_failure
     if site.gpu is None:
         what = "has no row for the GPU that CUDA uses" if site.smi else "is not here"
-        raise PrerequisiteError(f"nvidia-smi {what}: nothing is known of its state", NO_SMI)
+        raise PrerequisiteError(f"nvidia-smi {what}: its state is unknown", NO_SMI)
     return site.gpu
 
 
-def _kernel_log(site: Site) -> str | None:
+def _kernel_log(site: CheckContext) -> str | None:
     program = site.machine.find("dmesg")
     if program is None:
         return None
@@ -343,12 +351,12 @@ def _kernel_log(site: Site) -> str | None:
 
 
 STEPS = (
-    Step("driver", driver, ("cuda",), bound_s=25.0),
-    Step("gpu", gpu, ("cuda",), ("driver",)),
-    Step("compute mode", compute_mode, ("cuda",), ("gpu",)),
-    Step("virtualisation", virtualisation, (), ("gpu",)),
-    Step("mig", mig, (), ("gpu",)),
-    Step("clocks", clocks, (), ("gpu",)),
-    Step("gpu processes", processes, (), ("gpu",)),
-    Step("gpu health", health, (), ("gpu",)),
+    PlannedCheck("driver", driver, ("cuda",), bound_s=25.0),
+    PlannedCheck("gpu", gpu, ("cuda",), ("driver",)),
+    PlannedCheck("compute mode", compute_mode, ("cuda",), ("gpu",)),
+    PlannedCheck("virtualisation", virtualisation, (), ("gpu",)),
+    PlannedCheck("mig", mig, (), ("gpu",)),
+    PlannedCheck("clocks", clocks, (), ("gpu",)),
+    PlannedCheck("gpu processes", processes, (), ("gpu",)),
+    PlannedCheck("gpu health", health, (), ("gpu",)),
 )

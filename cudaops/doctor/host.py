@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from cudaops.doctor.ladder import Finding, Site, Step, failed, ok
+from cudaops.doctor.ladder import CheckContext, CheckOutcome, PlannedCheck, failed, ok
 from cudaops.executors.process import run_bounded
 
 TOOL_TIMEOUT_S = 8.0
@@ -29,7 +29,7 @@ PYTHON_REMEDY = (
 )
 
 
-def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Finding:
+def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> CheckOutcome:
     """Whether this Python is new enough."""
     text = f"{'.'.join(map(str, version))} at {sys.executable}"
     if version < LEAST_PYTHON:
@@ -37,15 +37,15 @@ def python(version: tuple[int, ...] = tuple(sys.version_info[:3])) -> Finding:
     return ok(text)
 
 
-def cores() -> Finding:
+def cores() -> CheckOutcome:
     """How many this process may use."""
     count = (
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     )
-    return ok(f"{count} for blocks to run on")
+    return ok(f"{count}, shared by the blocks of a kernel")
 
 
-def compiler(site: Site) -> Finding:
+def compiler(site: CheckContext) -> CheckOutcome:
     """Compile and run a threaded program."""
     from cudaops.executors.cpu.executor import CpuExecutor
     from cudaops.executors.cpu.toolchain import find_toolchain
@@ -68,7 +68,7 @@ def compiler(site: Site) -> Finding:
     return ok(f"{toolchain.name} compiled and ran a threaded program")
 
 
-def runtime(site: Site) -> Finding:
+def runtime(site: CheckContext) -> CheckOutcome:
     """Build what runs kernels on the processor: the first run would do it, and so knows g++'s
     version. The `cuda` executor's checker runs on it too."""
     from cudaops.executors.cpu.toolchain import around
@@ -81,7 +81,7 @@ def runtime(site: Site) -> Finding:
     return ok(f"g++ built {len(objects) - 1} objects of the runtime that runs kernels")
 
 
-def clang() -> Finding:
+def clang() -> CheckOutcome:
     """Have libclang read a kernel."""
     from cudaops.domain.program import SourceFile
     from cudaops.program.front_end import kernel_form
@@ -97,7 +97,7 @@ def clang() -> Finding:
     return ok(f"libclang read a kernel of {len(form.kernel.parameters)} parameters")
 
 
-def builds(site: Site) -> Finding:
+def builds(site: CheckContext) -> CheckOutcome:
     """How much of the cache of compiled code is in use, and where it is."""
     from cudaops.storage import usage
 
@@ -108,7 +108,7 @@ def builds(site: Site) -> Finding:
     )
 
 
-def isolation() -> Finding:
+def isolation() -> CheckOutcome:
     """Confine a child that tries what it must not, at the strongest level that holds here."""
     from cudaops.executors.isolation.level import MEANING, probe
 
@@ -117,7 +117,7 @@ def isolation() -> Finding:
     return ok("; ".join((detail, *reached.notes)))
 
 
-def folder(path: Path, variable: str) -> Finding:
+def folder(path: Path, variable: str) -> CheckOutcome:
     """Whether a folder can be written to and has room for a run."""
     from cudaops.graph.folder import MIN_FREE_BYTES
 
@@ -136,7 +136,7 @@ def folder(path: Path, variable: str) -> Finding:
     return ok(f"{absolute}, {free / 2**30:.1f} GiB free")
 
 
-def graph(site: Site) -> Finding:
+def graph(site: CheckContext) -> CheckOutcome:
     """Build the state machine and ask its routers, which must leave the state alone: LangGraph
     silently drops what a conditional edge writes."""
     from cudaops.graph.build import build_graph, route_optimizer, route_supervisor, route_verify
@@ -159,18 +159,24 @@ def graph(site: Site) -> Finding:
 
 
 STEPS = (
-    Step("python", lambda site: python(), ("cpu", "cuda")),
-    Step("cores", lambda site: cores(), ("cpu", "cuda")),
-    Step("g++", compiler, ("cpu", "cuda"), bound_s=30.0),
-    Step(
+    PlannedCheck("python", lambda site: python(), ("cpu", "cuda")),
+    PlannedCheck("cores", lambda site: cores(), ("cpu", "cuda")),
+    PlannedCheck("g++", compiler, ("cpu", "cuda"), bound_s=30.0),
+    PlannedCheck(
         "cache folder",
         lambda site: folder(site.settings.cache, "CUDAOPS_CACHE"),
         ("cpu", "cuda"),
     ),
-    Step("compiled code", builds, ("cpu", "cuda"), stands_on=("cache folder",)),
-    Step("runs folder", lambda site: folder(site.settings.runs, "CUDAOPS_RUNS"), ("cpu", "cuda")),
-    Step("cpu runtime", runtime, ("cpu", "cuda"), stands_on=("g++", "cache folder"), bound_s=60.0),
-    Step("libclang", lambda site: clang(), ("cpu", "cuda"), stands_on=("g++",), bound_s=60.0),
-    Step("isolation", lambda site: isolation(), ("cpu", "cuda"), bound_s=60.0),
-    Step("graph", graph, ("cpu", "cuda"), bound_s=30.0),
+    PlannedCheck("compiled code", builds, ("cpu", "cuda"), stands_on=("cache folder",)),
+    PlannedCheck(
+        "runs folder", lambda site: folder(site.settings.runs, "CUDAOPS_RUNS"), ("cpu", "cuda")
+    ),
+    PlannedCheck(
+        "cpu runtime", runtime, ("cpu", "cuda"), stands_on=("g++", "cache folder"), bound_s=60.0
+    ),
+    PlannedCheck(
+        "libclang", lambda site: clang(), ("cpu", "cuda"), stands_on=("g++",), bound_s=60.0
+    ),
+    PlannedCheck("isolation", lambda site: isolation(), ("cpu", "cuda"), bound_s=60.0),
+    PlannedCheck("graph", graph, ("cpu", "cuda"), bound_s=30.0),
 )

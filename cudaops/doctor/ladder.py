@@ -16,7 +16,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cudaops.cuda.driver_texts import Answer, Gpu, NvidiaSmiFailure
+from cudaops.cuda.driver_texts import DriverAnswer, Gpu, NvidiaSmiFailure
 from cudaops.doctor.machine import Machine, Runner
 from cudaops.domain.base import Record
 from cudaops.domain.options import ExecutorName
@@ -59,7 +59,7 @@ class Examination(Record):
     rungs: tuple[Rung, ...]
 
 
-class Finding(NamedTuple):
+class CheckOutcome(NamedTuple):
     """What one check found."""
 
     status: Status
@@ -67,19 +67,19 @@ class Finding(NamedTuple):
     remedy: str | None = None
 
 
-def ok(detail: str) -> Finding:
+def ok(detail: str) -> CheckOutcome:
     """It works."""
-    return Finding("ok", detail)
+    return CheckOutcome("ok", detail)
 
 
-def missing(detail: str, remedy: str | None = None) -> Finding:
+def missing(detail: str, remedy: str | None = None) -> CheckOutcome:
     """It is not there."""
-    return Finding("missing", detail, remedy)
+    return CheckOutcome("missing", detail, remedy)
 
 
-def failed(detail: str, remedy: str | None = None) -> Finding:
+def failed(detail: str, remedy: str | None = None) -> CheckOutcome:
     """It is there, and it does not work, or not as it should."""
-    return Finding("failed", detail, remedy)
+    return CheckOutcome("failed", detail, remedy)
 
 
 END_S = 8.0
@@ -104,7 +104,7 @@ class CudaDevice(NamedTuple):
 
 
 @dataclass
-class Site:
+class CheckContext:
     """What the checks work with, and what lower ones found for those above."""
 
     machine: Machine
@@ -114,7 +114,7 @@ class Site:
     driver_cuda: tuple[int, int] | None = None
     """Newest CUDA the driver speaks."""
     devices: tuple[CudaDevice, ...] = ()
-    smi: Answer | None = None
+    smi: DriverAnswer | None = None
     """What nvidia-smi said; None where it is not there or gave no row."""
     smi_failure: NvidiaSmiFailure | None = None
     nvcc: Path | None = None
@@ -162,10 +162,10 @@ class Site:
 
 
 T = TypeVar("T")
-Check = Callable[[Site], Finding]
+Check = Callable[[CheckContext], CheckOutcome]
 
 
-class Step(NamedTuple):
+class PlannedCheck(NamedTuple):
     """One rung before it was tried."""
 
     name: str
@@ -177,11 +177,11 @@ class Step(NamedTuple):
     """Given up after this long."""
 
 
-def climb(steps: Sequence[Step], machine: Machine, settings: Settings) -> Iterator[Rung]:
+def climb(steps: Sequence[PlannedCheck], machine: Machine, settings: Settings) -> Iterator[Rung]:
     """Try the steps in order; those above one that is not ok are not tried."""
     done: dict[str, Rung] = {}
     with tempfile.TemporaryDirectory(prefix="cudaops-doctor", ignore_cleanup_errors=True) as name:
-        site = Site(machine, settings, Path(name))
+        site = CheckContext(machine, settings, Path(name))
         try:
             for step in steps:
                 done[step.name] = rung = _try(step, site, done)
@@ -192,14 +192,14 @@ def climb(steps: Sequence[Step], machine: Machine, settings: Settings) -> Iterat
                     _within(END_S, site.runner.close)
 
 
-def _try(step: Step, site: Site, done: dict[str, Rung]) -> Rung:
+def _try(step: PlannedCheck, site: CheckContext, done: dict[str, Rung]) -> Rung:
     below = [done[name] for name in step.stands_on if done[name].status != "ok"]
     roots = tuple(
         dict.fromkeys(root for rung in below for root in (rung.blocked_by or (rung.name,)))
     )
     started = time.monotonic()
     if roots:
-        found = Finding("skipped", f"not tried: needs {' and '.join(roots)}")
+        found = CheckOutcome("skipped", f"not tried: needs {' and '.join(roots)}")
     else:
         found = _found(step, site)
     return Rung(
@@ -214,13 +214,13 @@ def _try(step: Step, site: Site, done: dict[str, Rung]) -> Rung:
     )
 
 
-def _found(step: Step, site: Site) -> Finding:
+def _found(step: PlannedCheck, site: CheckContext) -> CheckOutcome:
     try:
         return _within(step.bound_s, lambda: step.check(site))
     except TimeoutError:
         return failed(
             f"gave no answer within {step.bound_s:g} s",
-            "try again when the machine is idle; if it stays so, what is asked here hangs",
+            "try again when the machine is idle; if it persists, the probe hangs",
         )
     except PrerequisiteError as error:
         return missing(error.problem, error.remedy)
@@ -278,7 +278,7 @@ def _skipped(together: list[Rung]) -> tuple[Text, Text, Text, Text]:
     several = len(together) > 1
     return (
         Text("skipped", style=STYLES["skipped"]),
-        Text(f"{len(together)} rungs" if several else names, style="dim"),
+        Text(f"{len(together)} checks" if several else names, style="dim"),
         Text(""),
         Text(f"{together[0].detail}{f': {names}' if several else ''}", style="dim"),
     )

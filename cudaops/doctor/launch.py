@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from cudaops.doctor.ladder import Finding, Site, Step, failed, missing, ok
+from cudaops.doctor.ladder import CheckContext, CheckOutcome, PlannedCheck, failed, missing, ok
 from cudaops.doctor.toolkit import KERNEL
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Misbehaved
@@ -42,7 +42,7 @@ CAUSES = {
         ),
     ),
     "CUDA_ERROR_DEVICE_UNAVAILABLE": (
-        "another process holds this GPU alone",
+        "another process has exclusive use of this GPU",
         "wait for it, or have the administrator run sudo nvidia-smi -c DEFAULT",
     ),
     "CUDA_ERROR_ECC_UNCORRECTABLE": (
@@ -67,7 +67,7 @@ API, CUresult."""
 UNKNOWN = "`sudo dmesg | grep -i xid` may say more; reboot where a plain CUDA program fails too"
 
 
-def runner(site: Site) -> Finding:
+def runner(site: CheckContext) -> CheckOutcome:
     """Start a runner; it allocates, copies there and back, and compares."""
     site.runner = site.machine.runner()
     reply = _ask(site, ProbeTask(), "the runner cannot use the GPU")
@@ -78,7 +78,7 @@ def runner(site: Site) -> Finding:
     return ok(f"holds {facts.name}{version}, {reply.free_bytes / 2**30:.1f} GiB free")
 
 
-def launch(site: Site) -> Finding:
+def launch(site: CheckContext) -> CheckOutcome:
     """Launch the kernel on known numbers and compare every one of the results."""
     assert site.module is not None
     given = site.folder / "given.bin"
@@ -100,13 +100,13 @@ def launch(site: Site) -> Finding:
     wrong = sum(value != 2.0 * index for index, value in enumerate(results))
     if wrong or len(results) != ELEMENTS:
         return failed(
-            f"{wrong} of {ELEMENTS} results are wrong: this GPU does not compute right",
+            f"{wrong} of {ELEMENTS} results are wrong: this GPU computes wrong results",
             "reboot and try again; if it stays so, the GPU or its memory is broken",
         )
     return ok(f"{ELEMENTS} results of a kernel, all right")
 
 
-def program(site: Site) -> Finding:
+def program(site: CheckContext) -> CheckOutcome:
     """Run a whole program that nvcc linked, as the author's would run."""
     done = site.machine.run([str(site.program)], timeout_s=TASK_TIMEOUT_S, folder=site.folder)
     said = one_line(done.stderr or done.stdout) or f"exit code {done.exit_code}"
@@ -116,10 +116,10 @@ def program(site: Site) -> Finding:
     if "cudaErrorInsufficientDriver" in said:
         remedy = "update the driver, or put an older CUDA toolkit first on PATH"
         return failed(f"the driver is too old for what nvcc links: {said}", remedy)
-    return failed(f"a program of nvcc's fails where a kernel alone may not: {said}", UNKNOWN)
+    return failed(f"a program by nvcc fails, though a kernel alone may not: {said}", UNKNOWN)
 
 
-def events(site: Site) -> Finding:
+def events(site: CheckContext) -> CheckOutcome:
     """Time the kernel with CUDA events: the clock of a verdict."""
     assert site.side is not None
     task = MeasureTask(sides=(site.side,), buffers=_buffers(site), policy=FEW)
@@ -148,7 +148,7 @@ def events(site: Site) -> Finding:
     return ok(f"the kernel takes {times}{beside}{wall}")
 
 
-def cupti(site: Site) -> Finding:
+def cupti(site: CheckContext) -> CheckOutcome:
     """Whether the same launches came with CUPTI's own times."""
     assert site.measured is not None
     times = [us for one in site.measured.regimes for us in one.sides[0].cupti_us]
@@ -160,11 +160,11 @@ def cupti(site: Site) -> Finding:
     return missing(f"{detail}: events are cross-checked by the host's clock alone", remedy)
 
 
-def _buffers(site: Site) -> tuple[Buffer, ...]:
+def _buffers(site: CheckContext) -> tuple[Buffer, ...]:
     return (Buffer(index=0, size_bytes=4 * ELEMENTS, file=str(site.folder / "given.bin")),)
 
 
-def _ask(site: Site, task: Task, what: str) -> Reply | Finding:
+def _ask(site: CheckContext, task: Task, what: str) -> Reply | CheckOutcome:
     """The runner's reply, or why there is none, with what helps."""
     assert site.runner is not None
     try:
@@ -185,17 +185,17 @@ def _cause(text: str) -> tuple[str, str] | None:
     return next((cause for error, cause in CAUSES.items() if error in text), None)
 
 
-def _unexpected(reply: Reply | Finding) -> Finding:
-    if isinstance(reply, Finding):
+def _unexpected(reply: Reply | CheckOutcome) -> CheckOutcome:
+    if isinstance(reply, CheckOutcome):
         return reply
     return failed(f"the runner answered {reply.kind}", "report it as a bug of cudaops")
 
 
 STEPS = (
     # A machine with eight GPUs and no persistence takes half a minute to open the first.
-    Step("runner", runner, ("cuda",), ("gpu", "compute mode"), bound_s=60.0),
-    Step("launch", launch, ("cuda",), ("runner", "toolkit", "kernel build"), bound_s=30.0),
-    Step("program", program, ("cuda",), ("runner", "toolkit"), bound_s=20.0),
-    Step("events", events, ("cuda",), ("launch",), bound_s=30.0),
-    Step("cupti", cupti, (), ("events",)),
+    PlannedCheck("runner", runner, ("cuda",), ("gpu", "compute mode"), bound_s=60.0),
+    PlannedCheck("launch", launch, ("cuda",), ("runner", "toolkit", "kernel build"), bound_s=30.0),
+    PlannedCheck("program", program, ("cuda",), ("runner", "toolkit"), bound_s=20.0),
+    PlannedCheck("events", events, ("cuda",), ("launch",), bound_s=30.0),
+    PlannedCheck("cupti", cupti, (), ("events",)),
 )

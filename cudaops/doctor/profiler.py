@@ -21,7 +21,7 @@ from cudaops.cuda.driver_texts import (
 from cudaops.cuda.ncu_problem import REMEDIES, NcuProblem, classify_ncu_failure, problem
 from cudaops.cuda.sanitizer_report import parse_report
 from cudaops.doctor.gpu import in_wsl
-from cudaops.doctor.ladder import Finding, Site, Step, failed, missing, ok
+from cudaops.doctor.ladder import CheckContext, CheckOutcome, PlannedCheck, failed, missing, ok
 from cudaops.doctor.toolkit import fitting_ncu
 from cudaops.errors import CudaOpsError, SandboxUnavailable
 from cudaops.executors.process import Finished
@@ -44,11 +44,11 @@ EXEC_REFUSED = (
 )
 
 
-def ncu(site: Site) -> Finding:
+def ncu(site: CheckContext) -> CheckOutcome:
     """Find ncu and let it tell its version."""
     path = site.machine.find("ncu")
     if path is None:
-        return missing("Nsight Compute is not here; profiles are modelled", INSTALL_NCU)
+        return missing("Nsight Compute was not found; profiles are modelled", INSTALL_NCU)
     try:
         done = site.machine.run([str(path), "--version"], timeout_s=VERSION_TIMEOUT_S)
     except SandboxUnavailable as error:
@@ -63,7 +63,7 @@ def ncu(site: Site) -> Finding:
     return ok(f"{path}, {found[0].lower()}")
 
 
-def ncu_version(site: Site) -> Finding:
+def ncu_version(site: CheckContext) -> CheckOutcome:
     """Whether this ncu knows this GPU and takes this driver."""
     assert site.ncu_version is not None
     assert site.driver_cuda is not None
@@ -72,7 +72,7 @@ def ncu_version(site: Site) -> Finding:
     return fits.finding
 
 
-def counters(site: Site) -> Finding:
+def counters(site: CheckContext) -> CheckOutcome:
     """Let ncu read one counter of one real launch. The clocks are left alone."""
     assert site.ncu is not None
     options = ["--clock-control", "none", "--metrics", METRIC, "--launch-count", "1"]
@@ -94,7 +94,7 @@ def counters(site: Site) -> Finding:
     return ok(f"{METRIC} is {value} on a real launch")
 
 
-def ncu_report(site: Site) -> Finding:
+def ncu_report(site: CheckContext) -> CheckOutcome:
     """Read that report with NVIDIA's own package."""
     from cudaops.executors.cuda.ncu_rep import read_report
 
@@ -107,7 +107,7 @@ def ncu_report(site: Site) -> Finding:
     return ok(f"ncu-report read {len(launches)} launch of this ncu's report")
 
 
-def ncu_package(site: Site) -> Finding:
+def ncu_package(site: CheckContext) -> CheckOutcome:
     """Load NVIDIA's reader of reports and let it refuse what is none."""
     from cudaops.errors import InputError
     from cudaops.executors.cuda.ncu_rep import read_report
@@ -117,16 +117,16 @@ def ncu_package(site: Site) -> Finding:
     try:
         read_report(path)
     except InputError:
-        return ok("ncu-report loads, and refuses a file that is no report")
+        return ok("ncu-report loads, and rejects an invalid file")
     return failed("ncu-report takes any file for a report", "python -m pip install -U ncu-report")
 
 
-def sanitizer(site: Site) -> Finding:
+def sanitizer(site: CheckContext) -> CheckOutcome:
     """Let compute-sanitizer find an access that was planted out of bounds."""
     path = site.machine.find("compute-sanitizer")
     if path is None:
         return missing(
-            "compute-sanitizer is not here: the cpu executor checks memory instead",
+            "compute-sanitizer was not found: the cpu executor checks memory instead",
             "python -m pip install nvidia-cuda-sanitizer-api",
         )
     command = [str(path), "--tool", "memcheck", str(site.program), "outside"]
@@ -142,7 +142,7 @@ def sanitizer(site: Site) -> Finding:
     )
 
 
-def _no_counters(site: Site, why: NcuProblem) -> Finding:
+def _no_counters(site: CheckContext, why: NcuProblem) -> CheckOutcome:
     """The cause that fits this machine: ncu says the same of several."""
     detail = f"ncu reads no counter here ({why.cause.replace('_', ' ')}): {why.text}"
     fallback = "; the run continues with CUPTI times, ptxas and the time model"
@@ -201,14 +201,14 @@ CONTAINER = (
 )
 
 
-def permission(site: Site) -> Finding:
+def permission(site: CheckContext) -> CheckOutcome:
     """What stands between this process and the counters, if anything does."""
     found = _permission(site)
     site.permission_remedy = found.remedy
     return found
 
 
-def _permission(site: Site) -> Finding:
+def _permission(site: CheckContext) -> CheckOutcome:
     params = "".join(text for _, text in site.machine.read(PARAMS))
     status = "".join(text for _, text in site.machine.read(STATUS))
     restricted = profiling_for_admins_only(params)
@@ -218,7 +218,7 @@ def _permission(site: Site) -> Finding:
     if enough is not None:
         return ok(f"this process may read counters ({enough})")
     if restricted is None:
-        return ok("the driver does not say who may read counters; ncu tries")
+        return ok("the driver does not report the permission for counters; ncu tries")
     freed = profiling_freed_by(site.machine.read(OPTIONS))
     if freed is not None:
         return failed(f"{freed} frees the counters, the running driver still keeps them", REBOOT)
@@ -231,7 +231,7 @@ def _permission(site: Site) -> Finding:
     return failed("counters are for administrators (RmProfilingAdminOnly: 1)", FREE_THEM)
 
 
-def _enough(site: Site, status: str) -> str | None:
+def _enough(site: CheckContext, status: str) -> str | None:
     """The capability that opens the counters to this process; None: it has none."""
     if capability(status, CAP_SYS_ADMIN):
         return "CAP_SYS_ADMIN"
@@ -241,11 +241,11 @@ def _enough(site: Site, status: str) -> str | None:
 
 
 STEPS = (
-    Step("ncu", ncu),
-    Step("ncu-report", ncu_package),
-    Step("profiling permission", permission, (), ("driver",)),
-    Step("ncu version", ncu_version, (), ("ncu", "gpu")),
-    Step("counters", counters, (), ("ncu", "program"), bound_s=60.0),
-    Step("ncu report", ncu_report, (), ("ncu-report", "counters")),
-    Step("compute-sanitizer", sanitizer, (), ("program",), bound_s=30.0),
+    PlannedCheck("ncu", ncu),
+    PlannedCheck("ncu-report", ncu_package),
+    PlannedCheck("profiling permission", permission, (), ("driver",)),
+    PlannedCheck("ncu version", ncu_version, (), ("ncu", "gpu")),
+    PlannedCheck("counters", counters, (), ("ncu", "program"), bound_s=60.0),
+    PlannedCheck("ncu report", ncu_report, (), ("ncu-report", "counters")),
+    PlannedCheck("compute-sanitizer", sanitizer, (), ("program",), bound_s=30.0),
 )

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 
-from cudaops.doctor.ladder import Finding, Site, Step, failed, missing, ok
+from cudaops.doctor.ladder import CheckContext, CheckOutcome, PlannedCheck, failed, missing, ok
 from cudaops.doctor.machine import Machine, Response
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL, choose_embedder
@@ -69,7 +69,7 @@ def bearer_header(key: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"} if key else {}
 
 
-def listed_models(machine: Machine, endpoint: Endpoint) -> tuple[str, ...] | Finding:
+def listed_models(machine: Machine, endpoint: Endpoint) -> tuple[str, ...] | CheckOutcome:
     """Ids of the models that the endpoint serves, or what is wrong."""
     try:
         answer = machine.get(
@@ -94,7 +94,7 @@ def listed_models(machine: Machine, endpoint: Endpoint) -> tuple[str, ...] | Fin
         return tuple(str(model["id"]) for model in json.loads(answer.text)["data"])
     except (ValueError, KeyError, TypeError):
         return failed(
-            f"{endpoint.shown}/models answered with something else than a list",
+            f"{endpoint.shown}/models did not answer with a list",
             _address_remedy(endpoint, answer),
         )
 
@@ -133,7 +133,7 @@ base URL."""
 NVIDIA_KEY = "NVIDIA_API_KEY"
 
 
-def knowledge(site: Site) -> Finding:
+def knowledge(site: CheckContext) -> CheckOutcome:
     """Search the notes."""
     from cudaops.graph.services import open_knowledge
 
@@ -152,7 +152,7 @@ def knowledge(site: Site) -> Finding:
     return ok("; ".join([text, *state.notices]))
 
 
-def nim_key(site: Site) -> Finding:
+def nim_key(site: CheckContext) -> CheckOutcome:
     """Whether there is a key, and from where."""
     here = Path.cwd() / ".env"
     if site.settings.nvidia_api_key is not None:
@@ -171,7 +171,7 @@ def nim_key(site: Site) -> Finding:
     return missing(detail, f"set {NVIDIA_KEY} in the environment or in {here}")
 
 
-def nim_models(site: Site) -> Finding:
+def nim_models(site: CheckContext) -> CheckOutcome:
     """Whether the endpoint lists the models that the knowledge base asks for, and the embedding
     model answers."""
     own = site.settings.nvidia_embed_url or site.settings.nvidia_base_url
@@ -185,7 +185,7 @@ def nim_models(site: Site) -> Finding:
         headers=bearer_header(key),
     )
     ids = listed_models(site.machine, endpoint)
-    if isinstance(ids, Finding):
+    if isinstance(ids, CheckOutcome):
         return ids
     embedding = site.settings.nvidia_embed_model or EMBEDDING_MODEL
     reranking = site.settings.nvidia_rerank_model or RERANK_MODEL
@@ -205,11 +205,11 @@ def nim_models(site: Site) -> Finding:
     )
 
 
-def _embedding_variable(site: Site) -> str:
+def _embedding_variable(site: CheckContext) -> str:
     return "NVIDIA_EMBED_URL" if site.settings.nvidia_embed_url else "NVIDIA_BASE_URL"
 
 
-def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> Finding:
+def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> CheckOutcome:
     near = nearest_model(model, ids)
     hint = f"; the nearest it has is {near}" if near else ""
     return failed(
@@ -219,7 +219,7 @@ def _not_served(model: str, endpoint: Endpoint, ids: Sequence[str]) -> Finding:
     )
 
 
-def service(site: Site) -> Finding:
+def service(site: CheckContext) -> CheckOutcome:
     """Whether the service that `--executor remote` would use is there, knows the token and has a
     worker."""
     server, secret = site.settings.server, site.settings.token
@@ -250,7 +250,7 @@ def service(site: Site) -> Finding:
         found = Readiness.model_validate_json(ready.text)
     except ValueError:
         return failed(
-            f"{address} is no service of this cudaops (HTTP {jobs.status})",
+            f"{address} is not a cudaops service (HTTP {jobs.status})",
             f"correct CUDAOPS_SERVER, or {UPDATE}",
         )
     workers = f"{found.workers} worker{'' if found.workers == 1 else 's'}"
@@ -271,7 +271,7 @@ ANTHROPIC_PAGE = "?limit=1000"
 2026-11-20; by default there are 20."""
 
 
-def model(site: Site) -> Finding:
+def model(site: CheckContext) -> CheckOutcome:
     """Which model a run without --model and --optimizer would ask, and its client's package."""
     from cudaops.models.build import INSTALL
     from cudaops.models.names import DEFAULT_MODEL, PACKAGES
@@ -282,7 +282,7 @@ def model(site: Site) -> Finding:
         return failed(str(error), f"correct {MODEL}")
     if name is None:
         return missing(
-            f"none is asked, recipes propose: neither {MODEL} nor NVIDIA_API_KEY nor {NVIDIA_URL} "
+            f"no model, recipes propose: neither {MODEL} nor NVIDIA_API_KEY nor {NVIDIA_URL} "
             "is set",
             f"set NVIDIA_API_KEY for {DEFAULT_MODEL}, or {MODEL} (docs/language-models.md)",
         )
@@ -305,7 +305,7 @@ def _model_name(settings: Settings) -> ModelName | None:
     return None if chosen is None else parse_model(chosen)
 
 
-def _asked_model(site: Site) -> tuple[ModelName, ModelAccess]:
+def _asked_model(site: CheckContext) -> tuple[ModelName, ModelAccess]:
     """The model of the rung `model`, on which the others stand."""
     from cudaops.graph.model_setup import access_of
 
@@ -314,7 +314,7 @@ def _asked_model(site: Site) -> tuple[ModelName, ModelAccess]:
     return name, access_of(site.settings)
 
 
-def _script(name: ModelName) -> Finding:
+def _script(name: ModelName) -> CheckOutcome:
     from cudaops.models.scripted import read_script
 
     try:
@@ -322,10 +322,10 @@ def _script(name: ModelName) -> Finding:
     except InputError as error:
         return failed(str(error), f"correct the file, or let {MODEL} name another")
     several = "" if answers == 1 else "s"
-    return ok(f"{name}, {answers} answer{several} written down beforehand: no model is asked")
+    return ok(f"{name}, {answers} answer{several} scripted: no model is called")
 
 
-def model_key(site: Site) -> Finding:
+def model_key(site: CheckContext) -> CheckOutcome:
     """Whether there is a key or a server of one's own, and whether its address can be right."""
     from cudaops.models.names import KEY_VARIABLES
 
@@ -338,15 +338,13 @@ def model_key(site: Site) -> Finding:
         wrong = _wrong_address(name.provider, address, access)
         if wrong is not None:
             return wrong
-        also = f", and {key} for it" if access.key(name.provider) else "; it is asked without a key"
+        also = f", and {key} for it" if access.key(name.provider) else "; called without a key"
         return ok(f"{address} names a server of one's own{also}")
     if key is None:
         return ok(f"none is needed; {OLLAMA_URL} unless OLLAMA_HOST names another place")
     if access.key(name.provider):
         return ok(f"{key} is set, for {name}")
-    return missing(
-        f"no key for {name}: recipes propose in its place", _model_key_remedy(name.provider)
-    )
+    return missing(f"no key for {name}: recipes propose instead", _model_key_remedy(name.provider))
 
 
 def _address_variable(provider: Provider, access: ModelAccess) -> str | None:
@@ -364,7 +362,7 @@ def _model_address(provider: Provider, access: ModelAccess) -> str:
     return (found or "").rstrip("/")
 
 
-def _wrong_address(provider: Provider, variable: str, access: ModelAccess) -> Finding | None:
+def _wrong_address(provider: Provider, variable: str, access: ModelAccess) -> CheckOutcome | None:
     address = _model_address(provider, access)
     try:
         parts = urlsplit(address)
@@ -392,14 +390,14 @@ def _model_key_remedy(provider: Provider) -> str:
     return f"set {KEY_VARIABLES[provider]} in the environment or in {Path.cwd() / '.env'}{server}"
 
 
-def model_server(site: Site) -> Finding:
+def model_server(site: CheckContext) -> CheckOutcome:
     """Whether the server lists the model. No question is asked of it: that would cost."""
     name, access = _asked_model(site)
     if name.provider == "scripted":
         return ok("none is asked")
     endpoint = _model_endpoint(site, name.provider, access)
     ids = listed_models(site.machine, endpoint)
-    if isinstance(ids, Finding):
+    if isinstance(ids, CheckOutcome):
         return ids
     if _serves(name, ids):
         return ok(f"{endpoint.shown} lists {name.model} among {len(ids)} models")
@@ -422,7 +420,7 @@ def _written_name(name: ModelName, listed_id: str) -> str:
     return f"{name.provider}:{listed_id.removeprefix('models/')}"
 
 
-def _model_endpoint(site: Site, provider: Provider, access: ModelAccess) -> Endpoint:
+def _model_endpoint(site: CheckContext, provider: Provider, access: ModelAccess) -> Endpoint:
     from cudaops.models.build import OFFICIAL_URLS
     from cudaops.models.names import KEY_VARIABLES
 
@@ -444,7 +442,7 @@ def _model_endpoint(site: Site, provider: Provider, access: ModelAccess) -> Endp
     )
 
 
-def _ollama(site: Site) -> str:
+def _ollama(site: CheckContext) -> str:
     """Where Ollama's client looks for it by itself."""
     host = site.machine.variable("OLLAMA_HOST")
     if not host:
@@ -466,13 +464,13 @@ def _serves(name: ModelName, ids: Sequence[str]) -> bool:
     return any(form.fullmatch(known) for known in ids)
 
 
-def model_price(site: Site) -> Finding:
+def model_price(site: CheckContext) -> CheckOutcome:
     """Whether `--max-cost` could be used."""
     from cudaops.models.names import PRICE_VARIABLE
     from cudaops.models.prices import known_price, parse_price
 
     name, access = _asked_model(site)
-    form = f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED[,WRITTEN]]", US dollars for a million tokens'
+    form = f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED[,WRITTEN]]", US dollars per million tokens'
     try:
         text = site.settings.model_price
         price = (
@@ -493,13 +491,13 @@ def model_price(site: Site) -> Finding:
     )
 
 
-def memory_folder(site: Site) -> Finding:
+def memory_folder(site: CheckContext) -> CheckOutcome:
     """Whether what runs learn can be kept."""
     from cudaops.memory.store import Memory
 
     folder = site.settings.memory_folder
     if folder is None:
-        return ok("off, as CUDAOPS_MEMORY says: runs learn nothing from each other")
+        return ok("off, as CUDAOPS_MEMORY says: runs do not share results")
     folder = folder.absolute()
     remedy = "set CUDAOPS_MEMORY to a folder you may write to, or to off"
     try:
@@ -513,13 +511,13 @@ def memory_folder(site: Site) -> Finding:
 
 
 STEPS = (
-    Step("knowledge", knowledge, bound_s=60.0),
-    Step("nim key", nim_key),
-    Step("nim models", nim_models, (), ("nim key",), bound_s=15.0),
-    Step("service", service, bound_s=15.0),
-    Step("model", model),
-    Step("model key", model_key, (), ("model",)),
-    Step("model server", model_server, (), ("model key",), bound_s=15.0),
-    Step("model price", model_price, (), ("model",)),
-    Step("memory folder", memory_folder),
+    PlannedCheck("knowledge", knowledge, bound_s=60.0),
+    PlannedCheck("nim key", nim_key),
+    PlannedCheck("nim models", nim_models, (), ("nim key",), bound_s=15.0),
+    PlannedCheck("service", service, bound_s=15.0),
+    PlannedCheck("model", model),
+    PlannedCheck("model key", model_key, (), ("model",)),
+    PlannedCheck("model server", model_server, (), ("model key",), bound_s=15.0),
+    PlannedCheck("model price", model_price, (), ("model",)),
+    PlannedCheck("memory folder", memory_folder),
 )

@@ -14,7 +14,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
 
-from cudaops.doctor.ladder import DEFAULT_ARCH, Finding, Site, Step, failed, missing, ok
+from cudaops.doctor.ladder import (
+    DEFAULT_ARCH,
+    CheckContext,
+    CheckOutcome,
+    PlannedCheck,
+    failed,
+    missing,
+    ok,
+)
 from cudaops.domain.execution import CompileFailed, Unit
 from cudaops.errors import PrerequisiteError
 from cudaops.executors.cuda.platform import Module
@@ -49,7 +57,7 @@ def last_major(capability: Version) -> int | None:
 
 def fitting(
     capability: Version, release: Version, driver_cuda: Version, targets: Sequence[str]
-) -> Finding:
+) -> CheckOutcome:
     """Whether this toolkit builds for this GPU what this driver runs.
 
     `targets`: what `nvcc --list-gpu-code` prints; empty where it prints nothing.
@@ -100,7 +108,7 @@ LAST_NCU_FOR_VOLTA: Version = (2024, 3)
 class NcuFit(NamedTuple):
     """Whether an ncu goes with a GPU and a driver."""
 
-    finding: Finding
+    finding: CheckOutcome
     older: bool
     """It came with a CUDA older than the driver's: a later refusal may be for that."""
 
@@ -177,7 +185,7 @@ CAUSES: Mapping[str, tuple[str, str]] = MappingProxyType({
 """What nvcc says, what it means and what helps; the first that matches."""
 
 
-def nvcc(site: Site) -> Finding:
+def nvcc(site: CheckContext) -> CheckOutcome:
     """Compile and link a whole program, host code and static cudart included."""
     path = site.machine.find("nvcc")
     if path is None:
@@ -200,7 +208,7 @@ def nvcc(site: Site) -> Finding:
     return ok(f"{path}, {version[3] if version else 'unknown version'}: a program for {arch}")
 
 
-def toolkit(site: Site) -> Finding:
+def toolkit(site: CheckContext) -> CheckOutcome:
     """Whether nvcc builds for this GPU what this driver runs."""
     assert site.nvcc is not None
     if site.release is None or site.driver_cuda is None:
@@ -209,7 +217,7 @@ def toolkit(site: Site) -> Finding:
     return fitting(site.device.capability, site.release, site.driver_cuda, targets)
 
 
-def kernel(site: Site) -> Finding:
+def kernel(site: CheckContext) -> CheckOutcome:
     """Build a kernel the way the cuda executor does, with nvcc's last word."""
     module = _built(site, draft=False)
     if isinstance(module, CompileFailed):
@@ -220,7 +228,7 @@ def kernel(site: Site) -> Finding:
     return ok(f"{module.compiler}: a cubin for {site.build_arch}{facts}")
 
 
-def nvrtc(site: Site) -> Finding:
+def nvrtc(site: CheckContext) -> CheckOutcome:
     """Compile the same kernel with NVRTC, which the search uses."""
     if not site.machine.package("cuda.bindings"):
         return missing(
@@ -241,7 +249,7 @@ def nvrtc(site: Site) -> Finding:
     return ok(f"{module.compiler}: a cubin for {site.build_arch}")
 
 
-def disassembler(site: Site) -> Finding:
+def disassembler(site: CheckContext) -> CheckOutcome:
     """Read the instructions of the kernel that was built."""
     assert site.module is not None
     for name, options in (("nvdisasm", ["-c"]), ("cuobjdump", ["-sass"])):
@@ -259,18 +267,18 @@ def disassembler(site: Site) -> Finding:
             " python -m pip install 'cudaops[toolkit]'",
         )
     return missing(
-        "neither nvdisasm nor cuobjdump: nothing is said of a kernel's instructions",
+        "neither nvdisasm nor cuobjdump: a kernel's instructions are not shown",
         "python -m pip install nvidia-cuda-nvdisasm",
     )
 
 
-def _built(site: Site, *, draft: bool) -> Module | CompileFailed:
+def _built(site: CheckContext, *, draft: bool) -> Module | CompileFailed:
     platform = site.machine.platform(site.folder / "cache", site.build_arch)
     unit = Unit(program=load_program(PROBE), kernel=KERNEL, callee=KERNEL)
     return platform.unit(unit, draft=draft)
 
 
-def _targets(site: Site, path: Path) -> tuple[str, ...]:
+def _targets(site: CheckContext, path: Path) -> tuple[str, ...]:
     """Architectures this nvcc compiles for; empty where it is too old to tell (before 11.5)."""
     try:
         done = site.machine.run([str(path), "--list-gpu-code"], timeout_s=TOOL_TIMEOUT_S)
@@ -287,9 +295,9 @@ def _cause(said: str) -> tuple[str, str]:
 
 
 STEPS = (
-    Step("nvcc", nvcc, ("cuda",), bound_s=30.0),
-    Step("toolkit", toolkit, ("cuda",), ("nvcc", "gpu")),
-    Step("kernel build", kernel, ("cuda",), ("nvcc",), bound_s=30.0),
-    Step("nvrtc", nvrtc, (), ("nvcc",), bound_s=30.0),
-    Step("disassembler", disassembler, (), ("kernel build",)),
+    PlannedCheck("nvcc", nvcc, ("cuda",), bound_s=30.0),
+    PlannedCheck("toolkit", toolkit, ("cuda",), ("nvcc", "gpu")),
+    PlannedCheck("kernel build", kernel, ("cuda",), ("nvcc",), bound_s=30.0),
+    PlannedCheck("nvrtc", nvrtc, (), ("nvcc",), bound_s=30.0),
+    PlannedCheck("disassembler", disassembler, (), ("kernel build",)),
 )

@@ -1,4 +1,4 @@
-"""A batch: programs that are jobs of one service, and one table of what came of them."""
+"""A batch: programs that are jobs of one service, and one table of their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BROKEN: frozenset[RowOutcome] = frozenset({"failed", "cancelled"})
 
 
 class BatchRow(Record):
-    """One program of a batch, and what came of it."""
+    """One program of a batch, and its result."""
 
     program: str
     """Its file, as it was named."""
@@ -50,7 +50,7 @@ class BatchRow(Record):
 
 
 class Batch(Record):
-    """Programs with what came of them so far, in the order in which they were given."""
+    """Programs with their results so far, in the order in which they were given."""
 
     id: UUID
     created_at: datetime

@@ -190,7 +190,7 @@ class Certificate(Record):
     driver: str | None
     """Version of the GPU's driver; None on `cpu`."""
     sm_clock_mhz: tuple[float, float] | None
-    """Lowest and highest clock between samples; None where it could not be asked."""
+    """Lowest and highest clock between samples; None where it not available."""
     tools: dict[str, str]
     program: AuthorProgram
     candidate: CandidateIdentity
@@ -447,7 +447,7 @@ def _compare_anchor(then: Anchor, now: Anchor | None) -> AnchorCheck:
     why = (
         "two runs of the baseline differ from each other"
         if same_place
-        else f"recorded by {_where(then)}, whose rounding need not be that of {_where(now)}"
+        else f"recorded by {_where(then)}, whose rounding may differ from that of {_where(now)}"
     )
     return said("not_compared", why)
 
@@ -465,7 +465,7 @@ def compare_speedups(certificate: Certificate, device: str, judgement: Judgement
     then = _interval(certificate.judgement)
     now = _interval(judgement)
     if then is None or now is None:
-        return SpeedupCheck(result="not_compared", detail="no time was taken")
+        return SpeedupCheck(result="not_compared", detail="no time was measured")
     if (certificate.time_source, certificate.device) != (judgement.time_source, device):
         detail = (
             f"{_shown(then)} {certificate.time_source} for {certificate.device}, "

@@ -46,7 +46,7 @@ class Evaluation(Record):
 
     @property
     def timed(self) -> Comparison | None:
-        """Of those the one on the most expensive workload; None where no time was taken."""
+        """Of those the one on the most expensive workload; None where no time was measured."""
         return next(iter(self.decisive), None)
 
     def judged(self, policy: Policy, *, released: bool = False) -> Judgement:

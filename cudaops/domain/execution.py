@@ -183,7 +183,7 @@ class Misbehaved(Fault):
             kind = "shifts" if "shifts" in self.message else "conversions"
             return f"{kind} that C++ leaves undefined"
         if self.what == "shared_race" and WRITES_THE_SAME in self.message:
-            return "threads that write one value to one place of shared memory"
+            return "threads that write one value to one address of shared memory"
         if self.what == "global_race":
             return self.message.partition(IN_NO_ORDER)[2]
         return ""
@@ -311,7 +311,7 @@ class Captured(Record):
     cut: tuple[str, ...] = ()
     """Kernels of which not every block was executed, where only times were wanted."""
     beyond: tuple[str, ...] = ()
-    """Reads outside of an allocation that were let through, where only times were wanted: a line
+    """Reads outside of an allocation that were allowed, where only times were wanted: a line
     each."""
     alike: int = 0
     """Configurations of large launches that are no workloads, since two like them are."""
@@ -357,7 +357,7 @@ class ProgramRan(Record):
 
 
 class TimedOutput(Record):
-    """One distinct result of timed launches, kept to be held against the reference."""
+    """One distinct result of timed launches, kept for comparison with the reference."""
 
     inputs: int
     """0: the captured inputs; n: the n-th set that the measurement was given beside them."""

@@ -138,7 +138,7 @@ def judge(
 ) -> Judgement:
     """Decide about one candidate from its gates and its times.
 
-    Rejected: a gate failed or is missing, no time was taken, or the speedup does not clear the
+    Rejected: a gate failed or is missing, no time was measured, or the speedup does not clear the
     bar. Provisional: all gates passed and the speedup clears it, by times that were not measured on
     a GPU (such a time never accepts). Accepted: the measured speedup clears it, and then
     the lower end of the interval of a fresh measurement, which no choice has favoured, does too.
@@ -156,7 +156,7 @@ def judge(
     if (stopped := _stopped(gates, released)) is not None:
         return _rejected(stopped, gates, isolation)
     if not comparisons:
-        missing = _missing_gate(gates, required or REQUIRED_GATES) or "no time was taken"
+        missing = _missing_gate(gates, required or REQUIRED_GATES) or "no time was measured"
         return _rejected(missing, gates, isolation)
     pairs = [(c.baseline.source, c.candidate.source) for c in (*comparisons, *fresh)]
     sources = {source for pair in pairs for source in pair}
@@ -256,7 +256,7 @@ def weighted_speedup(comparisons: Sequence[Comparison]) -> float:
 def speedup_of(
     comparisons: Sequence[Comparison], policy: Policy, measured: bool, judged_before: int = 0
 ) -> Speedup:
-    """What is held against the bar: by medians where times are modelled, by pairs of samples where
+    """What is compared with the bar: by medians where times are modelled, by pairs of samples where
     they are measured."""
     if not measured:
         return Speedup(weighted_speedup(comparisons), None, None)

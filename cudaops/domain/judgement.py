@@ -121,7 +121,7 @@ def fine_us(value: float) -> str:
 
 
 class TunedSetting(Record):
-    """Values of a rewrite's tune names that were tried, with what came of it."""
+    """Values of a rewrite's tune names that were tried, with its result."""
 
     values: dict[str, int]
     time_us: float | None
@@ -187,8 +187,8 @@ class Attempt(Record):
     the speedup."""
     candidate_us: float | None = None
     times: tuple[WorkloadTime, ...] = ()
-    """The same by workload, the most expensive first; empty where no time was taken, and in records
-    of before."""
+    """The same by workload, the most expensive first; empty if no time was measured, and in older
+    records."""
     candidate_launched_us: float | None = None
     """On the most expensive workload by CUDA events, which is how a search times rewrites, also
     where `times` are the kernels' own; None in records of before."""
@@ -214,13 +214,13 @@ ControlName = Literal[
     "operands_bf16", "operands_e4m3",
 ]  # fmt: skip
 """A result that is wrong on purpose. `unwritten`: what stood in the buffer when the launch began.
-`stale`: what stood there before the captured launch. `replayed`: the captured launch's result,
+`stale`: the contents before the captured launch. `replayed`: the captured launch's result,
 whatever the inputs. `one_off`: one element off by a hundredth of its size. `rounded_*`: the result
 rounded to that type. `operands_*`: computed from inputs that were rounded to it."""
 
 
 class Control(Record):
-    """One wrong result, held against every reference as a candidate's would be."""
+    """One wrong result, compared with every reference as a candidate's would be."""
 
     name: ControlName
     buffer: str

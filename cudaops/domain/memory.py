@@ -34,7 +34,7 @@ class MemoryEntry(Record):
     proposer: str
     outcome: Literal["accepted", "provisional", "rejected"]
     speedup: float | None
-    """Over the author's kernel; None where no time was taken."""
+    """Over the author's kernel; None where no time was measured."""
     time_source: TimeSource | None = None
     source_id: str
     """`Rewrite.source_id`."""

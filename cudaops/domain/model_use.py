@@ -53,7 +53,7 @@ class Price(Record):
     """What a model's tokens cost."""
 
     input_usd_per_mtok: float
-    """US dollars for a million tokens of prompt."""
+    """US dollars per million tokens of prompt."""
     output_usd_per_mtok: float
     cached_input_usd_per_mtok: float | None = None
     """None: what the cache serves costs like any other."""

@@ -96,7 +96,7 @@ def program_run(line: str) -> ProgramRun:
     found = _RUN.match(line)
     role, weight = (found["role"], float(found["weight"] or 1)) if found else ("both", 1.0)
     if not 0 < weight <= MOST_WEIGHT:
-        raise ValueError(f"a weight lies above 0 and goes up to {MOST_WEIGHT:g}")
+        raise ValueError(f"a weight is above 0 and at most {MOST_WEIGHT:g}")
     if role == "judged":
         weight = 0.0
     argv = shlex.split(line[found.end() :] if found else line)
@@ -117,7 +117,7 @@ def _checked_command(line: str) -> str:
     except ValueError as problem:
         raise _wrong(f"run {line!r}: {problem}") from None
     if not words or "=" in words[0]:
-        raise _wrong(f"run {line!r}: begins with the program's path, as it lies in the project")
+        raise _wrong(f"run {line!r}: must begin with the program's path in the project")
     return line
 
 

@@ -155,7 +155,7 @@ class Verdict(Record):
     roofline: Roofline | None = None
     """None where flops or bytes are unknown."""
     hot_lines: tuple[HotLine, ...] = ()
-    """Up to three lines that cost most, dearest first; empty where nothing tells lines apart."""
+    """Up to three lines that cost most, hottest first; empty where nothing tells lines apart."""
     nvidia_rules: tuple[NvidiaRule, ...] = ()
     """Nsight Compute's own rules, those that say the same as a finding marked with it."""
     source: Provenance

@@ -177,7 +177,7 @@ class TimingSummary(Record):
     """Pairs of samples in the deciding regime."""
     blocks_redone: int
     sm_clock_mhz: tuple[float, float] | None
-    """Lowest and highest between blocks of samples; None where it could not be asked."""
+    """Lowest and highest between blocks of samples; None where it not available."""
     temperature_c: tuple[float, float] | None
     notices: tuple[str, ...] = ()
 
@@ -217,7 +217,7 @@ class AccessSummary(Record):
     step: str
     """Between neighbouring threads of x: `same`, `adjacent`, `4096 B apart`, or by which array."""
     loops: tuple[str, ...] = ()
-    """Around it, outermost first: trips in the dearest launch, and how far it moves in each."""
+    """Around it, outermost first: trips in the hottest launch, and how far it moves in each."""
     is_conditional: bool = False
     """Under an `if`, or after one that leaves."""
     line: int | None = None
@@ -302,6 +302,56 @@ class ApproximateCost(Record):
     None where nothing was accepted; a modelled speedup never is."""
 
 
+class RawProfile(Record):
+    """Profile of the baseline. Percentages are 0-100; None where the metric is unknown."""
+
+    verdict: str
+    sm_throughput_pct: float | None
+    l1_throughput_pct: float | None
+    dram_throughput_pct: float | None
+    l1_hit_rate_pct: float | None
+    achieved_occupancy_pct: float | None
+    metrics_parsed: int
+
+
+class RawVerify(Record):
+    """Verification of the best candidate, or of the last one if none was accepted."""
+
+    compile_ok: bool
+    correctness: Literal["match", "mismatch", "not_reached"]
+    baseline_kernel_ms: float | None
+    candidate_kernel_ms: float | None
+    speedup: float | None
+    iteration_accepted: int | None
+    max_iterations: int
+    accept_threshold: float
+
+
+class RawCost(Record):
+    """US dollars; None where nothing was used or a price is unknown."""
+
+    gpu: float | None = None
+    nim_tokens: float | None = None
+    """Tokens of the language model, of any provider."""
+
+
+class RawRunRecord(Record):
+    """The run under the field names of the source write-up's raw run record."""
+
+    date: str
+    """UTC, ISO 8601."""
+    gpu: str
+    """`H200 (sm_90a)`; `A10 (sm_86, modelled)` without a GPU."""
+    provider: str | None
+    """Manufacturer of the machine by its DMI table, which names the cloud on an instance; None
+    where it is unknown."""
+    kernel: str | None
+    profile: RawProfile | None
+    verify: RawVerify
+    loop_time_seconds: float
+    cost_usd_approx: RawCost
+
+
 class RunRecord(Record):
     """One run of the main job."""
 
@@ -334,7 +384,7 @@ class RunRecord(Record):
     judgement: Judgement | None = None
     """Of the best candidate; None where none was accepted."""
     qualification: Qualification | None = None
-    """What the oracle can see on this program; None where no candidate got as far as that."""
+    """What the oracle can see on this program; None if it was not measured."""
     attempts: tuple[Attempt, ...] = ()
     transformations: tuple[SearchSummary, ...] = ()
     """Searches over transformations, in order."""
@@ -344,6 +394,8 @@ class RunRecord(Record):
     """What was asked of a language model; None where none was asked."""
     cost_usd_approx: ApproximateCost | None = None
     """None where the run used neither a GPU nor a language model."""
+    raw: RawRunRecord | None = None
+    """Summary under the write-up's field names; None in older records."""
     notices: tuple[str, ...] = ()
     """What was degraded or left out, in plain words."""
     seconds_by_stage: dict[str, float] = Field(default_factory=dict)

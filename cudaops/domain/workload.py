@@ -261,7 +261,7 @@ class Workload(Record):
 
     @property
     def is_judged(self) -> bool:
-        """Whether a rewrite is held against the author's kernel on it."""
+        """Whether a rewrite is compared with the author's kernel on it."""
         return self.role != "timed"
 
     @property

@@ -133,7 +133,7 @@ class Executor(Protocol):
         `source`, or the first that includes it, as the build compiles it; None: all of them as one
         program, to be run and no more.
 
-        `executable`: which program of it is run; None where it makes one. Raises InputError where
+        `executable`: which program of it is run; None where it creates one. Raises InputError where
         the build fails, does not compile the file, or cannot be done here.
         """
 

@@ -28,7 +28,7 @@ PROBE = 1024
 
 
 class Distance(NamedTuple):
-    """Difference between a result and the reference it is held against."""
+    """Difference between a result and the reference it is compared with."""
 
     relative_l2: float
     """L2 norm of the difference over the L2 norm of the reference; over 1 where that is 0."""

@@ -154,7 +154,7 @@ def _start(
             )
     except FileNotFoundError as problem:
         if not cwd.is_dir():
-            raise SandboxUnavailable(f"the folder {cwd} is gone", "run again") from problem
+            raise SandboxUnavailable(f"the folder {cwd} no longer exists", "run again") from problem
         raise PrerequisiteError(
             f"{command[0]} is not there", "install it or put it on PATH"
         ) from problem
@@ -176,7 +176,7 @@ class OutputLimits(NamedTuple):
 
 
 class _Collected(NamedTuple):
-    """What came of a child and why it was stopped, if it was."""
+    """Result of a child and why it was stopped, if it was."""
 
     stdout: bytes
     stderr: bytes

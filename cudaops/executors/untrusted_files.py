@@ -25,7 +25,7 @@ _NOT_OURS = {
     errno.ELOOP: "is a link",
     errno.EACCES: "may not be read",
     errno.EPERM: "may not be read",
-    errno.ENXIO: "is no plain file",
+    errno.ENXIO: "is not a regular file",
     errno.ENAMETOOLONG: "has too long a name",
 }
 """What a child can bring about. Any other error is the machine's."""
@@ -57,7 +57,7 @@ def open_untrusted(folder: Path, name: str) -> Iterator[BinaryIO]:
             raise UntrustedFileError(name, _NOT_OURS[problem.errno]) from problem
         found = os.fstat(fd)
         if not stat.S_ISREG(found.st_mode):
-            raise UntrustedFileError(name, "is no plain file")
+            raise UntrustedFileError(name, "is not a regular file")
         if found.st_nlink != 1:
             raise UntrustedFileError(name, "has a second name")
         yield stack.enter_context(os.fdopen(os.dup(fd), "rb"))
@@ -145,7 +145,7 @@ def _descend(folder: Path, name: str, stack: contextlib.ExitStack) -> int:
     kind = os.stat(last, dir_fd=at, follow_symlinks=False).st_mode
     if not (stat.S_ISREG(kind) or stat.S_ISLNK(kind)):
         raise UntrustedFileError(
-            name, "is no plain file"
+            name, "is not a regular file"
         )  # to open a device may do something already
     file = os.open(last, plain | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=at)
     stack.callback(os.close, file)

@@ -73,7 +73,7 @@ class BufferAccuracy(NamedTuple):
         return self.summary.partition(": ")[0]
 
 
-class Finding(NamedTuple):
+class BufferComparison(NamedTuple):
     """One output buffer after one launch."""
 
     kind: CaseKind
@@ -150,7 +150,7 @@ def _nearness(accuracy: BufferAccuracy) -> float:
 
 
 def sides_of(view: View, ran: Ran, reference: Reference, equal: bool = False) -> Sides:
-    """What is held against what in a buffer, or in a field of the structures in one."""
+    """What is compared in a buffer, or in a field of the structures in one."""
     wide = (reference.wide_outputs or {}).get(view.index)
     moved = (reference.sensitivity or {}).get(view.index)
     return Sides(
@@ -179,7 +179,7 @@ def compare_sides(sides: Sides, element: Element, name: str, policy: Policy) -> 
     does when used well (`precision.WELL_USED_ROUNDOFFS`). Zero everywhere must stay zero
     everywhere. What is not finite must be the very same; on inputs that make it so in places, what
     is finite must be the same (`compare.misplaced`), and a candidate that does not overflow where
-    the baseline does is held against the widened result there.
+    the baseline does is compared with the widened result there.
     """
     if element not in FLOATING:
         return _equality(name, sides, element, "mismatches")
@@ -238,7 +238,7 @@ def _refusal(
     if special.elements and special.first is not None:
         at = special.first
         found = Differing(special.elements, at, *_values_at(at, sides.result, sides.baseline))
-        return _Refusal(found, "not finite where the author's is, or the reverse")
+        return _Refusal(found, "finite elements differ from the baseline's")
     near = gap.relative_l2 <= bounds.relative_l2 and gap.max_scaled <= bounds.max_scaled
     if not near and not _few_outliers(sides, held, gap, bounds):
         relative, scale = bounds.relative_l2 / 2, gap.scale
@@ -259,7 +259,7 @@ def _few_outliers(sides: Sides, held: Yardstick, gap: Distance, bounds: Bounds) 
 
 
 def _unmeasured(sides: Sides, held: Yardstick, element: Element) -> _Refusal | None:
-    """What is wrong where the widened run is not finite and the baseline is: held against the
+    """What is wrong where the widened run is not finite and the baseline is: compared with the
     baseline itself there."""
     if held.unmeasured is None:
         return None

@@ -13,7 +13,7 @@ from cudaops.sandbox.workbench import Workbench
 
 
 class CompileOutcome(NamedTuple):
-    """The gate, and what came of the compiler."""
+    """The gate, and the compiler's result."""
 
     gate: Gate
     outcome: tuple[Compiled, ...] | CompileFailed

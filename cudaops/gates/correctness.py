@@ -31,7 +31,7 @@ from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import (
     NOTHING_COMPARED,
     BufferAccuracy,
-    Finding,
+    BufferComparison,
     buffer_accuracy,
     changed_inputs,
     exact_accuracy,
@@ -221,7 +221,7 @@ class Verifier:
         accuracy: Accuracy | None = None,
     ) -> Gate:
         """Every chosen reference in a process of its own; `accuracy` None: as the case demands."""
-        found: list[Finding] = []
+        found: list[BufferComparison] = []
         for subject in subjects:
             references = choose(subject.oracle)
             if not references:
@@ -254,7 +254,7 @@ class Verifier:
     def _repeat(self, subjects: Sequence[Subject]) -> Gate:
         """Many launches in one process, on all inputs, at other addresses, over other backgrounds;
         then one in a fresh process. Every output of every launch is compared; bits may differ."""
-        found: list[Finding] = []
+        found: list[BufferComparison] = []
         launches = processes = 0
         for subject in subjects:
             planned = schedule(subject.oracle, _name(subject))
@@ -276,9 +276,9 @@ class Verifier:
         return repeat_gate(found, oracles, launches + more, processes + more)
 
     def _series(
-        self, subject: Subject, launches: Sequence[Launch], found: list[Finding]
+        self, subject: Subject, launches: Sequence[Launch], found: list[BufferComparison]
     ) -> Misbehaved | None:
-        """Launch them in one process and compare what came of each."""
+        """Launch them in one process and compare the results."""
         workload = subject.oracle.workload
         folder = self._folder / workload.id / f"series_{launches[0].number}"
         outcome = self._executor.run_series(
@@ -316,7 +316,7 @@ class Verifier:
         reference: Reference,
         accuracy: Accuracy | None,
         launch: int | None = None,
-    ) -> list[Finding]:
+    ) -> list[BufferComparison]:
         workload = subject.oracle.workload
         self._changed += changed_inputs(workload, ran, reference)
         self._input_checks += 1
@@ -325,7 +325,7 @@ class Verifier:
         found = []
         for a in subject.oracle.results:
             one = self.accuracy_of(subject, a, ran, reference, accuracy)
-            found.append(Finding(reference.kind, one, launch))
+            found.append(BufferComparison(reference.kind, one, launch))
         return found
 
     def accuracy_of(
@@ -336,7 +336,7 @@ class Verifier:
         reference: Reference,
         accuracy: Accuracy = buffer_accuracy,
     ) -> BufferAccuracy:
-        """One buffer as `accuracy` has it. What that refuses is held against what the author's
+        """One buffer as `accuracy` has it. What that refuses is compared with what the author's
         kernel does when its inputs, its order or its rounding are others."""
         name = subject.oracle.workload.name_of(a)
         one = fairly(accuracy, a, name, ran, reference, self._policy)
@@ -489,14 +489,14 @@ def fairly(
     accuracy: Accuracy, a: Allocation, name: str, ran: Ran, reference: Reference, policy: Policy
 ) -> BufferAccuracy:
     """What `accuracy` says. Where it would refuse the author's own result as well, the fault is the
-    yardstick's: the two are held against each other then."""
+    yardstick's: the two are then compared."""
     one = accuracy(a, name, ran, reference, policy)
     if one.passed or reference.wide_outputs is None:
         return one
     author = Ran(outputs=reference.outputs, seconds=0.0)
     if accuracy(a, name, author, reference, policy).passed:
         return one
-    problem = "the author's own result is not as near to it as it must be"
+    problem = "the original kernel's own result is outside of the tolerance"
     plain = reference._replace(wide_outputs=None, wide_problem=problem, known={})
     return accuracy(a, name, ran, plain, policy)
 
@@ -526,7 +526,7 @@ class InputSetSummary(NamedTuple):
     numbers: dict[str, float]
 
 
-def accuracy_gate(name: GateName, found: Sequence[Finding]) -> Gate:
+def accuracy_gate(name: GateName, found: Sequence[BufferComparison]) -> Gate:
     """One gate over all buffers of all workloads; no buffer at all is a failure."""
     if not found:
         return Gate(name=name, passed=False, summary=NOTHING_COMPARED)
@@ -548,9 +548,9 @@ def accuracy_gate(name: GateName, found: Sequence[Finding]) -> Gate:
 
 def input_set_summary(oracles: Sequence[Oracle]) -> InputSetSummary:
     """How many sets there are of the workload that has fewest, and what was left out and why."""
-    own = [one for one in oracles if one.standing != "alike"] or oracles
+    own = [one for one in oracles if one.budget != "minimal"] or oracles
     fewest = min(own, key=lambda oracle: len(oracle.references))
-    count, enough = len(fewest.references), ENOUGH_CASES["first"]
+    count, enough = len(fewest.references), ENOUGH_CASES["full"]
     text = f"{count} sets of inputs in all"
     if count < enough:
         text = f"only {text}, fewer than {enough}: weak oracle"
@@ -566,7 +566,7 @@ def input_set_summary(oracles: Sequence[Oracle]) -> InputSetSummary:
     return InputSetSummary(text, numbers)
 
 
-def _numbers(found: Sequence[Finding], *, prefixed: bool) -> dict[str, float]:
+def _numbers(found: Sequence[BufferComparison], *, prefixed: bool) -> dict[str, float]:
     """The largest of each number; of several kinds of inputs each its own."""
     numbers: dict[str, float] = {}
     for one in found:

@@ -33,7 +33,7 @@ from cudaops.executors.compare import same_contents
 from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, exact_accuracy
 from cudaops.gates.correctness import fairly, in_any_order
-from cudaops.gates.posed import settled
+from cudaops.gates.posed import baseline_where_free
 from cudaops.program.analysis.compensation import computes_rounding_errors
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
@@ -99,7 +99,7 @@ class Run(NamedTuple):
     last_first: bool = False
 
 
-ON_PROCESSOR = (Run("", "full"), Run("with the last thread first: ", last_first=True))
+ON_PROCESSOR = (Run("", "full"), Run("in reversed thread order: ", last_first=True))
 ON_GPU = (Run("on the GPU: "),)
 
 
@@ -157,7 +157,7 @@ class DomainJudge:
         self, given: Sequence[DrawnInput]
     ) -> tuple[list[tuple[DrawnInput, Trial]], list[Refusal]]:
         """The candidate's launches where its plan applies. Sizes that no author launches are not
-        held against a plan that cannot be resolved for them."""
+        compared with a plan that cannot be resolved for them."""
         trials, refusals = [], []
         for one in given:
             workload = one.trial.workload
@@ -246,7 +246,9 @@ class DomainJudge:
                 continue
             accuracy = exact_accuracy if one.draw.exact else buffer_accuracy
             told = any(way in NOT_NUMBERS for way in one.draw.ways.values())
-            held = settled(a, ran, one.reference, one.moved, one.rounded, not_a_number=told)
+            held = baseline_where_free(
+                a, ran, one.reference, one.moved, one.rounded, not_a_number=told
+            )
             found = fairly(accuracy, a, name, held, one.reference, self._policy)
             if not found.passed and a.index in one.order_free:
                 found = in_any_order(a, name, ran, one.reference, self._policy)
@@ -339,7 +341,7 @@ def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) ->
     processor = bench.executor.processor
     compiled = processor.compile(bench.unit(workload, rewrite))
     if isinstance(compiled, CompileFailed):
-        return Judged(_without(f"the rewrite does not run on a processor: {compiled.message}"))
+        return Judged(_without(f"the rewrite cannot run on the CPU: {compiled.message}"))
     if known.builder is None or known.domain.problem is not None:
         return Judged(_without(known.domain.problem or ""))
     folder = bench.folder / "work" / f"domain-{rewrite.id}"
@@ -412,7 +414,7 @@ def _known(bench: Workbench, workload: Workload, say: Say) -> Known:
     if isinstance(widened, Compiled):
         baseline = baseline._replace(widened=widened)
     else:
-        problem = f"the widened kernel does not compile: {widened.message}"
+        problem = f"the higher-precision kernel does not compile: {widened.message}"
         baseline = baseline._replace(wide_problem=problem)
     builder = DomainBuilder(processor, baseline, subject, folder, bench.seed, say)
     domain = builder.build()

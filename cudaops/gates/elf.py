@@ -50,7 +50,7 @@ class Symbol(NamedTuple):
         return self.section != 0
 
 
-class Reference(NamedTuple):
+class ElfReference(NamedTuple):
     """A place in one section that names another place."""
 
     source: int
@@ -68,13 +68,13 @@ class ElfFile(NamedTuple):
 
     sections: tuple[Section, ...]
     symbols: tuple[Symbol, ...]
-    references: tuple[Reference, ...]
+    references: tuple[ElfReference, ...]
 
     def size_of(self, *prefixes: str) -> int:
         """Bytes of all sections whose names begin so."""
         return sum(s.size_bytes for s in self.sections if s.name.startswith(prefixes))
 
-    def within(self, functions: Collection[str]) -> Iterator[Reference]:
+    def within(self, functions: Collection[str]) -> Iterator[ElfReference]:
         """What these functions refer to."""
         for reference in self.references:
             holder = self.at(reference.source, reference.place)
@@ -136,7 +136,7 @@ def _references(
     table: tuple[int, ...],
     symbols: list[Symbol],
     machine: int,
-) -> list[Reference]:
+) -> list[ElfReference]:
     found = []
     for at in range(table[4], table[4] + table[5], _RELOCATION.size):
         place, info, addend = _RELOCATION.unpack_from(data, at)
@@ -144,7 +144,7 @@ def _references(
         behind = 4 if kind in _PC_RELATIVE.get(machine, frozenset()) else 0
         is_data = 0 < symbol.section < len(raw) and not raw[symbol.section][2] & _EXECUTABLE
         calls = symbol.type in (0, FUNCTION) and kind in _CALLS.get(machine, frozenset())
-        found.append(Reference(table[7], place, symbol, addend + behind, calls and not is_data))
+        found.append(ElfReference(table[7], place, symbol, addend + behind, calls and not is_data))
     return found
 
 

@@ -64,9 +64,10 @@ def evaluate(
 ) -> Evaluation:
     """Run the gates, cheapest first. Never decides: that is `judge`.
 
-    What fails a gate, or does not reach `min_speedup`, is not taken through the dearer ones. Where
-    a person reviews, what is only quarantined goes on. The same rewrite at the same bar is not
-    evaluated again: nobody gets a second draw of times by asking twice.
+    A candidate that fails a gate stops there. One below `min_speedup` skips the expensive gates,
+    except that a user's own rewrite is still checked for correctness. With `--review` a quarantined
+    candidate goes on. The same rewrite at the same threshold is not evaluated again, so a repeated
+    request is not a second sample of its time.
     """
     known = bench.evaluated.get((rewrite.id, min_speedup))
     if known is not None:
@@ -121,7 +122,9 @@ class Evaluating:
         if compiled is None:
             return
         if not self._timed_once(min_speedup):
-            if self.comparisons and self.rewrite.proposer.startswith(LEARNERS):
+            if self.comparisons and self.rewrite.proposer == "user":
+                self._correct(compiled)
+            elif self.comparisons and self.rewrite.proposer.startswith(LEARNERS):
                 self.right_on_captured(compiled, smallest=True)
             return
         dear = self._correct(compiled) and self._worth_its_time() and self._whole()
@@ -129,7 +132,7 @@ class Evaluating:
             self._add(isolation_gate(self.bench.executor.isolation))
 
     def build(self) -> tuple[Compiled, ...] | None:
-        """The candidate for every workload; None where its text or what became of it is refused."""
+        """The candidate for every workload; None where its text or its build is refused."""
         target = device(self.bench.executor.device)
         hygiene = hygiene_gate(self.rewrite, self.bench.policy, target, self.bench.authors_ptx)
         if not self._add(hygiene):

@@ -117,7 +117,7 @@ def _others(bench: Workbench, given: HandedIn, found: Looked, say: Say) -> Looke
     launched = [c.kernel for c in bench.captured.judged.captured.counts]
     changed = replaced_kernels(bench.program, given.program) - {bench.kernel.name}
     for kernel in sorted(changed & set(launched)):
-        say(f"{kernel} of {given.name} is another one too: its results")
+        say(f"{kernel} of {given.name} also differs: its results")
         try:
             stripped, gates = _judged(bench, given, kernel, say)
         except InputError as problem:
@@ -126,7 +126,7 @@ def _others(bench: Workbench, given: HandedIn, found: Looked, say: Say) -> Looke
         found = found._replace(left=found.left - stripped.taken)
         failed = next((g for g in gates if not g.passed), None)
         if failed is not None:
-            text = f"in the place of `{kernel}`: {failed.name}: {failed.summary}"
+            text = f"instead of `{kernel}`: {failed.name}: {failed.summary}"
             held = failed.quarantined
             return found._replace(gate=_refused(found.gate, text, quarantined=held))
         found = found._replace(right=(*found.right, kernel))
@@ -183,7 +183,7 @@ def notices_of(bench: Workbench, given: HandedIn, looked: Looked | None) -> list
     left = stripped.left - unchanged(bench.program, program)
     unjudged: dict[str, str] = dict.fromkeys(changed, "")
     if looked is not None:
-        judged += [f"{name} for its results alone" for name in looked.right]
+        judged += [f"{name} for its results only" for name in looked.right]
         left = looked.left
         unjudged = {n: looked.unjudged.get(n, "") for n in changed - set(looked.right)}
     defined = {k.name for k in program.kernels}

@@ -27,7 +27,7 @@ def hygiene_gate(
         authors=authors,
         device=device,
     )
-    assembly = "of PTX what is allowed" if policy.allow_ptx else "no assembly"
+    assembly = "allowed PTX only" if policy.allow_ptx else "no assembly"
     clean = f"device code only: no host function, no constructor, {assembly}"
     return Gate(
         name="hygiene",

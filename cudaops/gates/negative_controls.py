@@ -206,8 +206,8 @@ _WORDS: dict[str, str] = {
     "constant": "one constant everywhere",
     "not_a_number": "NaN everywhere",
     "input_copied": "a copy of an input",
-    "unwritten": "what stood there before, never written",
-    "stale": "what stood there before the captured launch",
+    "unwritten": "the previous contents, never written",
+    "stale": "the contents before the captured launch",
     "replayed": "the captured launch's result whatever the inputs",
     "half_written": "a result whose second half was never written",
     "shuffled": "the right elements in another order",
@@ -240,7 +240,7 @@ class Case(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Whether a candidate is held against it bit for bit where that makes sense."""
+        """Whether a candidate is compared with it bit for bit where that makes sense."""
         return self.reference is self.oracle.exact or self.reference.kind in EXACT_CASES
 
     @property

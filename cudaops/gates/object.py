@@ -462,7 +462,7 @@ def look_at_object(candidate: Compiled, baseline: Compiled, rewrite: Rewrite) ->
 def _by_itself(ours: ElfFile, authors: ElfFile) -> Iterator[str]:
     size, known = ours.size_of(*BY_ITSELF), authors.size_of(*BY_ITSELF)
     if size > known:
-        yield f"{size} bytes of functions that run by themselves, where the baseline has {known}"
+        yield f"{size} bytes of global constructors or destructors, the baseline has {known}"
     there = {s.name for s in authors.sections}
     for section in ours.sections:
         new = section.name and section.name not in there

@@ -35,7 +35,7 @@ def free_elements(
 
     Those that the author's kernel itself does not settle: farther than MAX_OWN_ERROR of their own
     size from the widened run or from a run on moved inputs, integers that differ at all. What the
-    widened run has no number for is settled. Few runs on moved inputs show some of them alone, so
+    widened run has no number for is determined. Few runs on moved inputs show only some of them, so
     that as many others of a floating result as they show, where it is finite, may be off too. And
     those where `result` is nearer to the widened run than the author's own, which is off by more
     than NOTICED.
@@ -107,7 +107,7 @@ def _between(view: View, base: Array, rounded: Sequence[Mapping[int, str]], resu
     return found
 
 
-def settled(
+def baseline_where_free(
     a: Allocation,
     ran: Ran,
     reference: Reference,
@@ -159,11 +159,11 @@ def _as_authors(
         if view.field is not None:
             replaced[view.field.path] = chosen
             continue
-        target = path.with_suffix(".settled")
+        target = path.with_suffix(".free")
         write_array(target, chosen, view.element)
         return ran.model_copy(update={"outputs": {**ran.outputs, a.index: str(target)}})
     if not replaced:
         return ran
-    target = path.with_suffix(".settled")
+    target = path.with_suffix(".free")
     write_fields(target, path, a, replaced)
     return ran.model_copy(update={"outputs": {**ran.outputs, a.index: str(target)}})

@@ -43,7 +43,7 @@ class Precheck(Record):
     """How far a rewrite came, and what was seen on the way."""
 
     ok: bool
-    """Builds everywhere, applies to the dearest workload, and is right on the smallest one."""
+    """Builds everywhere, applies to the hottest workload, and is right on the smallest one."""
     stage: Stage
     """Where it ended."""
     message: str
@@ -51,7 +51,7 @@ class Precheck(Record):
     location: SourceLocation | None = None
     """Of a compiler's error; `candidate.cu` is the rewrite's own text."""
     log: str = ""
-    """What the compiler printed, bounded to 16 KiB."""
+    """Compiler output, bounded to 16 KiB."""
     kernels: tuple[str, ...] = ()
     """A line a kernel of the plan: registers, spills and shared memory as ptxas says; or one line
     that says why nobody does."""
@@ -87,16 +87,18 @@ def precheck(bench: Workbench, rewrite: Rewrite, say: Say = lambda line: None) -
             _applies(bench, rewrite, workload) for workload in bench.workloads_of(rewrite)
         ),
     )
-    dearest = bench.workloads[0]
-    if not bench.plan(dearest, rewrite).applicable:
-        text = f"the author's kernel runs instead on what is timed: {found.applies[0]}"
+    hottest = bench.workloads[0]
+    if not bench.plan(hottest, rewrite).applicable:
+        text = f"the original kernel runs instead on the timed launches: {found.applies[0]}"
         return found.model_copy(update={"message": text})
     if not looking.right_on_captured(compiled, smallest=True):
         told = looking.gates[-1].line
         return found.model_copy(update={"stage": "results", "message": told, "results": told})
     results = looking.gates[-1].summary
-    time = _time(bench, rewrite, dearest)
-    message = f"built by {found.message}, applies where it is timed, right on the smallest workload"
+    time = _time(bench, rewrite, hottest)
+    message = (
+        f"built by {found.message}, applies to the timed launches, correct on the smallest workload"
+    )
     return found.model_copy(
         update={"ok": True, "stage": "time", "message": message, "results": results, "time": time}
     )
@@ -135,8 +137,8 @@ def resource_line(taken: KernelResources) -> str:
     spills = f"{spilled} bytes of spills" if spilled else "no spills"
     stack = f", {taken.stack_bytes} bytes of local memory" if taken.stack_bytes else ""
     return (
-        f"{taken.kernel}: {taken.registers} registers a thread, {spills}{stack}, "
-        f"{taken.static_smem_bytes:,} bytes of static shared memory a block ({taken.sm_arch})"
+        f"{taken.kernel}: {taken.registers} registers/thread, {spills}{stack}, "
+        f"{taken.static_smem_bytes:,} bytes of static shared memory per block ({taken.sm_arch})"
     )
 
 
@@ -160,15 +162,15 @@ def _values(condition: str, workload: Workload) -> str:
     return f" ({', '.join(told)})" if told else ""
 
 
-def _time(bench: Workbench, rewrite: Rewrite, dearest: Workload) -> str:
+def _time(bench: Workbench, rewrite: Rewrite, hottest: Workload) -> str:
     """First times on what is timed and dear, of every instance that the rewrite serves."""
-    first = bench.measure(rewrite, dearest)
+    first = bench.measure(rewrite, hottest)
     if not isinstance(first, Measurement):
         return f"not timed: {first.placed}"
-    told = [_beside_authors(bench, first, dearest, first.provenance)]
+    told = [_beside_authors(bench, first, hottest, first.provenance)]
     others = [
         w for w in bench.workloads_of(rewrite)
-        if w.id != dearest.id and w.is_timed and w.time_share >= _WORTH_A_TIME
+        if w.id != hottest.id and w.is_timed and w.time_share >= _WORTH_A_TIME
         and bench.plan(w, rewrite).applicable
     ]  # fmt: skip
     for workload in others[: _MOST_TIMES - 1]:

@@ -216,7 +216,7 @@ def _run(asked: _Preprocessing, folder: Path) -> str:
         confine=compiling(folder, asked.reads),
     )
     if done.timed_out or done.flooded or len(done.stdout) >= MAX_OUTPUT_BYTES:
-        raise NotPreprocessed(f"{compiler} -E does not come to an end")
+        raise NotPreprocessed(f"{compiler} -E did not finish")
     if done.exit_code != 0:
         raise_if_full(done.stderr, folder)
         lines = done.stderr.splitlines()
@@ -280,7 +280,7 @@ def _judged(
     if refused:
         summary = refused[0]
     elif suspicious:
-        summary = f"{suspicious[0]}; look whether its result depends on it"
+        summary = f"{suspicious[0]}; check whether its result depends on it"
     else:
         names = ", ".join(v.compiler for v in views)
         summary = f"no host code behind macros or conditions, as preprocessed by {names}"
@@ -303,7 +303,7 @@ def _difference(views: Sequence[TextView]) -> str:
         return ""
     pairs = zip(plain.text.split("\n"), checked.text.split("\n"), plain.lines, strict=False)
     at = next((line for a, b, line in pairs if a != b), plain.lines[-1])
-    return f"line {at}: the text is another one in the build that is checked"
+    return f"line {at}: the preprocessed text differs in the checked build"
 
 
 def _other_for_nvcc(executor: Executor, unit: Unit, views: Sequence[TextView]) -> str:
@@ -325,7 +325,7 @@ def _other_for_nvcc(executor: Executor, unit: Unit, views: Sequence[TextView]) -
     for (word, line), (other, at) in zip_longest(ours, theirs, fillvalue=("", 0)):
         if word != other:
             return (
-                f"line {line or at}: the text is another one for nvcc: "
+                f"line {line or at}: the preprocessed text differs for nvcc: "
                 f"`{other or 'its end'}` where g++ reads `{word or 'its end'}`"
             )
     return ""

@@ -57,7 +57,7 @@ errors are then noise of the size that rounded inputs give, which the record say
 
 
 def qualification_of(bench: Workbench) -> Qualification:
-    """Wrong results on purpose, held against the references of every workload; kept on the bench.
+    """Mutants, compared with the references of every workload; kept on the bench.
 
     Raises InputError where the author's kernel does not run.
     """

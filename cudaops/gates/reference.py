@@ -67,7 +67,7 @@ def require_author(bench: Workbench) -> None:
     """Raise InputError, one line, where the author's kernels do not compute what the reference
     does, on the inputs of the run and on further ones that nobody knows before."""
     problem = bench.program.problem
-    assert problem is not None, "asked of problems alone"
+    assert problem is not None, "applies to Python references only"
     for draw in bench.draws:
         folder = authors_outputs(bench, draw)
         for output in draw.problem.outputs:
@@ -84,7 +84,7 @@ def authors_outputs(bench: Workbench, draw: Draw) -> Path:
     if not folder.is_dir():
         found = outputs_of(bench, bench.program, draw, draw.folder / "running")
         if isinstance(found, str):
-            raise InputError(f"{bench.program.main_path} does not run as it is: {found}")
+            raise InputError(f"{bench.program.main_path} does not run: {found}")
         found.rename(folder)
     return folder
 
@@ -107,7 +107,7 @@ def outputs_of(bench: Workbench, program: Program, draw: Draw, folder: Path) -> 
     try:
         for output in draw.problem.outputs:
             if untrusted_size(folder, f"{output.name}.bin") != output.size_bytes:
-                raise UntrustedFileError(output.name, "holds another number of bytes")
+                raise UntrustedFileError(output.name, "has a wrong size")
     except UntrustedFileError as error:
         return f"the program did not write its outputs: {error}"
     return folder
@@ -132,7 +132,7 @@ def _as_near(
 
 def _wrong(result: Values, draw: Draw, output: ProblemArray, policy: Policy) -> str | None:
     """How an output differs from the reference's; None where it does not. A precision that the user
-    allowed is held against the author's kernels alone."""
+    allowed is compared with the author's kernels alone."""
     right = stored(draw.wanted(output), output.element)
     relative = TOLERANCE.get(output.element, 0.0)
     if output.element in FLOATING and policy.allow_precision is not None:
@@ -143,7 +143,7 @@ def _wrong(result: Values, draw: Draw, output: ProblemArray, policy: Policy) -> 
         return _told(found, output, relative)
     hidden = share_beyond(result, right, relative) if relative else 0.0
     if hidden > MOST:
-        return f"`{output.name}`: {hidden:.0%} of it is off by more than {relative:.0e} of its size"
+        return f"`{output.name}`: {hidden:.0%} of it differ by more than {relative:.0e} of its size"
     return None
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cudaops.domain.judgement import Gate
 from cudaops.domain.workload import Workload
 from cudaops.executors.base import InputSet
-from cudaops.gates.accuracy import NOTHING_COMPARED, Finding
+from cudaops.gates.accuracy import NOTHING_COMPARED, BufferComparison
 from cudaops.sandbox.inputs import EXACT_CASES
 from cudaops.sandbox.oracle import Oracle, Reference
 
@@ -36,7 +36,7 @@ SERIES_BYTES = 8 * 1024**3
 
 
 class Launch(NamedTuple):
-    """One launch of a series and what it is held against."""
+    """One launch of a series and what it is compared with."""
 
     number: int
     """From 1, over the whole series."""
@@ -102,7 +102,7 @@ def split_by_process(launches: Sequence[Launch], workload: Workload) -> Iterator
 
 
 def repeat_gate(
-    found: Sequence[Finding], oracles: Sequence[Oracle], launches: int, processes: int
+    found: Sequence[BufferComparison], oracles: Sequence[Oracle], launches: int, processes: int
 ) -> Gate:
     """One gate over all launches; the first wrong one ends it and is named."""
     if not found:

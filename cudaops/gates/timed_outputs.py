@@ -32,7 +32,7 @@ NOBODY_LOOKED = "the results of its timed launches were not checked"
 
 
 Closer = Callable[[Oracle, Allocation, Ran, Reference], BufferAccuracy]
-"""A buffer held against what the author's kernel does in further runs of its own."""
+"""A buffer compared with what the author's kernel does in further runs of its own."""
 
 
 def timed_outputs_gate(
@@ -130,7 +130,7 @@ def _problems(side: _Side, numbers: dict[str, float]) -> list[str]:
     if seen[0] < LEAST_SEEN:
         found.append(f"{side.shown}: only {seen[0]} of its timed results could be checked")
     if min(seen) < 1:
-        found.append(f"{side.shown}: no launch on other inputs stood between its samples")
+        found.append(f"{side.shown}: no launch on other inputs was mixed into its samples")
     return found
 
 

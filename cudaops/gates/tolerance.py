@@ -80,7 +80,7 @@ COMPUTED_IN: frozenset[Element] = frozenset({"f32", "f64"})
 
 
 class Sides(NamedTuple):
-    """What is held against what in one buffer."""
+    """What is compared in one buffer."""
 
     result: Values
     baseline: Values
@@ -101,7 +101,7 @@ class Sides(NamedTuple):
 
 
 class Yardstick(NamedTuple):
-    """What a result is held against, and what errors the baseline has by it."""
+    """What a result is compared with, and what errors the baseline has by it."""
 
     reference: Values
     own: Distance | None
@@ -139,7 +139,7 @@ def yardstick(sides: Sides) -> Yardstick:
     if own.compared < sides.baseline.size:
         finite, lost = _lost(sides.baseline, sides.wide)
         if lost > finite / 2:
-            problem = f"it is not finite in {lost} of {finite} places where the baseline is"
+            problem = f"not finite in {lost} of {finite} places where the baseline is"
             return fallback._replace(problem=problem)
         if lost:
             left = in_step(_where_not_finite, sides.baseline, sides.wide)

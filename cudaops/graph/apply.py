@@ -27,7 +27,7 @@ from cudaops.executors.base import Executor, close_executor
 from cudaops.executors.project.tree import take_snapshot
 from cudaops.graph.events import utc_now
 from cudaops.graph.folder import best_name, write_json
-from cudaops.graph.services import make_executor, settled
+from cudaops.graph.services import make_executor, with_found_device
 from cudaops.problem.host_program import authored
 from cudaops.problem.torch_extension import as_author_has, is_torch, require_own_text
 from cudaops.program.parse import load_program, read_source
@@ -162,12 +162,12 @@ def put_in(target: Target) -> tuple[Path, ...]:
         coding = next((c for c in ("utf-8", "latin-1") if data == _encoded(file.text, c)), None)
         if coding is None and data == _encoded(text, "utf-8"):
             raise InputError(
-                f"{path} is so already; nothing was changed (--revert takes the rewrite out)"
+                f"{path} already has the rewrite; nothing was changed (--revert removes it)"
             )
         if coding is None:
             by_hand = f"patch -p1 < {target.folder / 'best.patch'}"
             raise InputError(
-                f"{path} is not as the run found it; nothing was changed. By hand: {by_hand}"
+                f"{path} was changed since the run; nothing was changed. By hand: {by_hand}"
             )
         changes.append(_Change(path, file.path, data, text.encode(coding, "replace")))
     with _writing():
@@ -192,7 +192,7 @@ def take_out(target: Target) -> tuple[Path, ...]:
         if data not in (one.author, one.rewritten):
             by_hand = f"patch -p1 -R < {target.folder / 'best.patch'}"
             raise InputError(
-                f"{one.path} is not as the run left it; nothing was changed. By hand: {by_hand}"
+                f"{one.path} was changed since apply; nothing was changed. By hand: {by_hand}"
             )
         changed += [one] if data != one.author else []
     with _writing():
@@ -202,7 +202,7 @@ def take_out(target: Target) -> tuple[Path, ...]:
             _write(one.path, one.author)
         _forget(kept)
     if not changed:
-        raise InputError(f"{changes[0].path} is so already; nothing was changed")
+        raise InputError(f"{changes[0].path} is already as it was; nothing was changed")
     return tuple(one.path for one in changed)
 
 
@@ -271,7 +271,7 @@ def _writing() -> Iterator[None]:
     except OSError as error:
         raise SandboxUnavailable(
             f"{error.filename} cannot be written: {error.strerror}",
-            "make it writable; `cudaops apply RUN --revert` gives every file back",
+            "make it writable; `cudaops apply RUN --revert` restores every file",
         ) from error
 
 
@@ -320,9 +320,9 @@ def apply_checked(target: Target, options: RunOptions, settings: Settings, say: 
         options: Where to run: executor, device, architecture, working folder.
         say: Takes each line of progress.
 
-    Raises InputError where the program does not build or run as it stands, or a file is not as the
-    run found it, EnvironmentFailure where this machine cannot run it: the author's files are then
-    as they were, as they are after an interruption.
+    Raises InputError if the program does not build or run without the rewrite, or a file is not as
+    the run found it, EnvironmentFailure if this machine cannot run it: the author's files are then
+    unchanged, as they are after an interruption.
     """
     if target.program.problem is not None:
         raise InputError(
@@ -336,7 +336,7 @@ def apply_checked(target: Target, options: RunOptions, settings: Settings, say: 
         )
     executor = make_executor(options, settings)
     try:
-        check = _Check(target, settled(options, executor), executor, say)
+        check = _Check(target, with_found_device(options, executor), executor, say)
         files = put_in(target)
         try:
             found = check.judged(files)
@@ -358,7 +358,7 @@ class _Outcome(NamedTuple):
 
 
 class _Check:
-    """One `--check`: the program as it stands is built and run when this is made."""
+    """One `--check`: the program without the rewrite is built and run when this is made."""
 
     def __init__(self, target: Target, options: RunOptions, executor: Executor, say: Say) -> None:
         self.target = target
@@ -367,7 +367,7 @@ class _Check:
         self.say = say
         self.times_decide = executor.time_source != "modelled"
         self.before = self._standing()
-        say("building and running the program as it stands")
+        say("building and running the program without the rewrite")
         whole = [self._run_again(one) for one in target.captured.runs if self._runs_whole(one)]
         self.timed = [one for one in whole if one.is_timed] or whole
         # The first that is timed says which kernel it is about, also where it is not run whole.
@@ -444,7 +444,7 @@ class _Check:
         """With what the program prints today, which may be another than when it was captured."""
         ran = self._ran(self.before, one)
         if not isinstance(ran, ProgramRan):
-            raise InputError(f"the program does not run as it stands: {ran.placed}")
+            raise InputError(f"the program fails without the rewrite: {ran.placed}")
         new = {"stdout": ran.stdout, "stderr": ran.stderr, "exit_code": ran.exit_code,
                "seconds": ran.seconds}  # fmt: skip
         role = one.run if one.is_judged else one.run.model_copy(update={"role": "both"})
@@ -465,7 +465,7 @@ class _Check:
         return _Outcome("kept" if gate.passed else "differs", gate.summary, gate)
 
     def _timed(self, after: Program, outcome: _Outcome) -> tuple[_Outcome, dict[str, list[float]]]:
-        """Both whole jobs in turn, each first in every other pair."""
+        """Both programs alternately, each first in every other pair."""
         programs = {"before": self.before, "after": after}
         seconds = _no_seconds()
         rounds = ROUNDS if self.times_decide else EMULATED_ROUNDS
@@ -473,7 +473,7 @@ class _Check:
             spent = sum(map(sum, seconds.values()))
             if turn >= LEAST_ROUNDS and spent > ENOUGH_S:
                 break
-            self.say(f"timing both whole jobs in turn, {turn + 1} of {rounds}")
+            self.say(f"timing both programs alternately, {turn + 1} of {rounds}")
             for name in ("before", "after") if turn % 2 == 0 else ("after", "before"):
                 took = 0.0
                 for one in self.timed:
@@ -486,7 +486,7 @@ class _Check:
 
     def _failed(self, name: str, why: str, outcome: _Outcome) -> _Outcome:
         if name == "before":
-            raise InputError(f"the program does not run every time as it was: {why}")
+            raise InputError(f"the program without the rewrite does not run every time: {why}")
         return _Outcome("differs", f"does not run every time: {why}", outcome.output)
 
     def _bounds(self, ratios: Sequence[float]) -> tuple[float | None, float | None]:
@@ -500,17 +500,16 @@ class _Check:
         bounds: tuple[float | None, float | None],
     ) -> _Outcome:  # fmt: skip
         rounds = len(before.seconds)
-        took = f"{after.shown} where it took {before.shown}, medians of {rounds} runs each"
-        same = f"it builds and {outcome.reason}"
+        took = f"{after.shown} with the rewrite, {before.shown} without; medians of {rounds} runs"
+        same = f"it builds; {outcome.reason}"
         if not self.times_decide:
-            text = f"{same}; times are the emulation's and decide nothing: {took}"
-            return outcome._replace(reason=text)
+            return outcome._replace(reason=f"{same}; emulated times decide nothing: {took}")
         low, high = bounds
         if low is not None and low > 1.0:
-            return _Outcome("slower", f"the whole job is slower: {took}", outcome.output)
+            return _Outcome("slower", f"the program is slower: {took}", outcome.output)
         faster = high is not None and high < 1.0
-        word = "faster" if faster else "neither faster nor slower beyond its noise"
-        return outcome._replace(reason=f"{same}; the whole job is {word}: {took}")
+        word = "faster" if faster else "as fast as before within its noise"
+        return outcome._replace(reason=f"{same}; the program is {word}: {took}")
 
 
 def _no_seconds() -> dict[str, list[float]]:

@@ -82,7 +82,7 @@ class Clock:
 def overlapping(
     name: str, agent: AgentName, body: Callable[[State, Context], Awaitable[State]]
 ) -> Node:
-    """Wrap a body as `stage` does, without its events: the body announces what came of it."""
+    """Wrap a body as `stage` does, without its events: the body announces the result."""
     clock = Clock()
 
     async def node(state: State, *, runtime: Runtime[Context]) -> State:

@@ -96,7 +96,7 @@ def write_certificate(
     """
     decided = Decided.of(state)
     if decided is None:
-        raise ValueError("a certificate is only made of something that was not rejected")
+        raise ValueError("a rejected candidate gets no certificate")
     run = Run(record.run_id, record.date, record.options.policy)
     certificate = build_certificate(run, bench, decided, folder)
     return write_signed(folder / CERTIFICATE_NAME, certificate, folder, key)
@@ -193,7 +193,7 @@ def _anchors(bench: Workbench) -> tuple[Anchor, ...]:
 def _bar(judgement: Judgement, policy: Policy) -> float:
     """What the speedup was held to, as the gate that judged it says."""
     gate = judgement.gate("speedup")
-    assert gate is not None, "nothing is accepted without this gate"
+    assert gate is not None, "this gate is required"
     return max(gate.numbers["min_speedup"], policy.min_speedup)
 
 
@@ -251,7 +251,7 @@ def _compiled(bench: Workbench, rewrite: Rewrite | None) -> Compiled:
     if isinstance(compiled, Compiled):
         return compiled
     raise SandboxUnavailable(
-        f"what compiled before does not compile now: {compiled.placed}",
+        f"a cached compilation cannot be repeated: {compiled.placed}",
         "delete the cache folder and run again",
     )
 
@@ -324,7 +324,7 @@ def _file_hashes(folder: Path, names: Sequence[str]) -> Iterator[FileHash]:
 def _digest(path: Path) -> str:
     found = digest(path)
     if found is None:
-        raise SandboxUnavailable(f"{path} is gone", "run again")
+        raise SandboxUnavailable(f"{path} no longer exists", "run again")
     return found
 
 
@@ -356,7 +356,7 @@ def open_certified(folder: Path, own: str | None) -> Certified:
         data = path.read_bytes()
     except FileNotFoundError:
         raise InputError(
-            f"{folder} holds no {CERTIFICATE_NAME}: no run has ended there with a rewrite"
+            f"{folder} holds no {CERTIFICATE_NAME}: no run kept a rewrite there"
         ) from None
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
@@ -370,10 +370,10 @@ def open_certified(folder: Path, own: str | None) -> Certified:
     unsigned = envelope.state == "unsigned"
     problem = first_problem([i for i in items if not (unsigned and i.name == "signature")])
     if problem is not None:
-        raise InputError(f"{folder} is not as its certificate says: {problem.line}")
+        raise InputError(f"{folder} differs from its certificate: {problem.line}")
     lacking = next((i.name for i in items if i.state == "absent"), None)
     if lacking is not None:
-        raise InputError(f"{folder} is not whole: {lacking} is missing")
+        raise InputError(f"{folder} is incomplete: {lacking} is missing")
     digest = hashlib.sha256(data).hexdigest()
     rewrite = _rewrite(folder, certificate)
     notices = (*_signature_notices(envelope, own), *_policy_notices(certificate))

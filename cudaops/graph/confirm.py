@@ -43,7 +43,7 @@ from cudaops.graph.certificate import (
 from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import check_space, write_whole
 from cudaops.graph.remembering import remember_again
-from cudaops.graph.services import make_executor, settled, warm
+from cudaops.graph.services import make_executor, warm, with_found_device
 from cudaops.sandbox.bench_state import read_state
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -53,7 +53,7 @@ CONFIRMATION_NAME = "confirmation.json"
 
 
 class Confirmed(NamedTuple):
-    """What came of it and where it was written."""
+    """Its result and where it was written."""
 
     confirmation: Confirmation
     folder: Path
@@ -92,7 +92,7 @@ def _confirmed(
 ) -> Confirmed:
     with _new_folder(certified.folder) as folder:
         events = EventLog(folder / "events.jsonl", on_event)
-        bench = _bench(certified, settled(options, executor), executor, folder)
+        bench = _bench(certified, with_found_device(options, executor), executor, folder)
         _same_files(certified, bench)
         warm(bench)
         confirmation, decided = _judged(certified, bench, events)
@@ -229,7 +229,7 @@ def _new_folder(run: Path) -> Iterator[Path]:
     try:
         (folder / "state").mkdir(parents=True)
     except OSError as error:
-        remedy = "copy the run folder to where you may write, and confirm that"
+        remedy = "copy the run folder to a writable place and confirm the copy"
         raise SandboxUnavailable(f"cannot write to {run}: {error.strerror}", remedy) from error
     try:
         yield folder

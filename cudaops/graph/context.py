@@ -86,7 +86,7 @@ def why_nothing(state: State) -> str:
     if end is None:
         return f"no rewrite reached the threshold: {reason}"
     order = end.kind == "atomic_order"
-    return f"{'an order to keep' if order else 'nothing to gain'}: {end.says}; {reason}"
+    return f"{'order of atomics' if order else 'nothing to gain'}: {end.says}; {reason}"
 
 
 def attempts_of(state: State) -> tuple[Attempt, ...]:

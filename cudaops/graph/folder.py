@@ -81,7 +81,7 @@ def alone(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise InputError(f"{folder}: another process is at work on this run") from error
+            raise InputError(f"{folder}: another process uses this run") from error
         yield
 
 

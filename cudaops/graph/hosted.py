@@ -188,7 +188,7 @@ class Hosting:
             return self.where
         if asked.executor == "remote":
             # It would act there with the token of whoever started this server.
-            raise InputError("this server works for no other service: leave `executor` out")
+            raise InputError("this server forwards no jobs: omit `executor`")
         return place(asked.executor or self.where.executor, asked.device, asked.arch)
 
 

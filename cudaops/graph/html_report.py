@@ -33,7 +33,7 @@ def html_report(
     record = record or recording.record
     if record is None:
         damage = f": {recording.damage[0].text}" if recording.damage else ""
-        raise InputError(f"{folder} holds no finished run{damage}; cudaops resume {folder}")
+        raise InputError(f"{folder} has no finished run{damage}; cudaops resume {folder}")
     beside = html.beside_of(recording, _evidence(folder / "certificate.json"))
     return html.document(record, recording.events if events is None else events, beside)
 

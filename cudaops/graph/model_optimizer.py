@@ -42,7 +42,7 @@ class Next(NamedTuple):
 
 
 async def next_rewrite(state: State, context: Context, developer: ModelDeveloper) -> Next:
-    """The refused rewrite mended, or the next hypothesis written; plans where none is left.
+    """The refused rewrite fixed, or the next hypothesis written; plans where none is left.
 
     Raises ModelUnavailable where the model is out of reach or its money is spent.
     """
@@ -77,7 +77,7 @@ async def _next_hypothesis(
         if plan.nothing:
             nothing = plan.nothing if judged else ""
             update: State = {"hypotheses": [], "hypothesis": None}
-            return Next(None, update, f"nothing is worth trying: {plan.nothing}", nothing)
+            return Next(None, update, f"no hypothesis: {plan.nothing}", nothing)
         waiting = list(plan.hypotheses) or waiting
     while waiting:
         hypothesis = waiting.pop(0)
@@ -124,7 +124,7 @@ def _to_test(rewrite: Rewrite, hypothesis: Hypothesis, waiting: list[Json], mend
 
 
 def _to_repair(state: State) -> str | None:
-    """The gate's complaint where the last candidate is the model's and can be mended."""
+    """The gate's complaint where the last candidate is the model's and can be fixed."""
     attempts = state.get("attempts", [])
     if not attempts or not state.get("hypothesis") or state.get("mends", 0) >= GATE_REPAIRS:
         return None

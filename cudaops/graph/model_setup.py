@@ -45,7 +45,7 @@ CALLS = Path("state", "calls")
 EXEMPLAR_TOKENS = 1500
 """Longest recipe shown as the example of a rewrite. Chosen: a fifth of the 8,000 tokens that a
 whole prompt may have; a longer one gives way to the short example for the verdict."""
-_LOST = "what it held is asked again, and its tokens are not counted"
+_LOST = "its calls are repeated, and its tokens are not counted"
 
 
 class Development(NamedTuple):
@@ -105,7 +105,7 @@ def develop(
             name, access, budget=budget, journal=journal, backoff=Backoff(announce=say)
         )
     except (ModelUnavailable, PrerequisiteError) as error:
-        notice = f"no model is asked: {error.problem} ({error.remedy}); recipes propose"
+        notice = f"no model is used: {error.problem} ({error.remedy}); recipes propose"
         spent = None
         if journal.calls:
             spent = summary(journal.calls, model=name.text, price=price, fell_back=notice)

@@ -131,7 +131,7 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
                 if (polished := await _polished(state, context)) is not None:
                     return {**polished[0], "nothing_left": given.nothing}, polished[1]
                 return _planner_ends(given.nothing, given.update)
-            notice = f"the model has nothing that can be tested: {given.problem}; a recipe is next"
+            notice = f"the model has no testable candidate: {given.problem}; trying a recipe"
             context.events.emit("optimizer", "optimizer", "notice", notice)
             update = {**given.update, "notices": [notice]}
     return await _by_recipe(state, context, {**update, "hypothesis": None})
@@ -139,13 +139,13 @@ async def optimize(state: State, context: Context) -> tuple[State, str]:
 
 def _planner_ends(nothing: str, update: State) -> tuple[State, str]:
     """The end of a run, by what the planner says."""
-    ended = f"the planner sees nothing more worth trying: {nothing}"
+    ended = f"the planner has no further hypothesis: {nothing}"
     return {**update, "proposal": None, "reason": ended, "notices": [ended]}, ended
 
 
 async def _by_recipe(state: State, context: Context, update: State) -> tuple[State, str]:
     bench = context.bench
-    subject = optimizer.Subject(bench.program, bench.kernel, bench.workloads)
+    subject = optimizer.RewriteTarget(bench.program, bench.kernel, bench.workloads)
     verdict = Verdict.model_validate(state["verdict"])
     if end_of_state(state) is not None:
         return await _by_transformations(state, context, update, verdict)
@@ -239,11 +239,11 @@ def _nothing_found(searched: TransformationSearch) -> str:
     cut = searched.stopped == "seconds"
     if not searched.tried:
         if cut:
-            return "the time was over before a transformation was tried; --budget-minutes raises it"
-        why = f"; most frequent refusal: {searched.in_the_way}" if searched.in_the_way else ""
+            return "the time budget ended before a transformation was tried; raise --budget-minutes"
+        why = f"; most frequent reason: {searched.in_the_way}" if searched.in_the_way else ""
         return f"no recipe and no transformation applies to this kernel{why}"
     count = f"{len(searched.tried)} sequences of transformations"
-    count += " that there was time for" if cut else ""
+    count += " within the time budget" if cut else ""
     if not searched.found:
         return f"none of {count} makes it faster"
     best = searched.found[0]
@@ -307,7 +307,7 @@ async def evaluate(state: State, context: Context) -> tuple[State, str]:
 
 
 async def verify(state: State, context: Context) -> tuple[State, str]:
-    """Keep the attempt, whatever came of it."""
+    """Keep the attempt, whatever its result."""
     judgement = Judgement.model_validate(state["judgement"])
     evaluation = Evaluation.model_validate(state["evaluation"])
     trials = state["trials"]

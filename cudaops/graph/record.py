@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from statistics import median
 from typing import Literal
 
 from cudaops import __version__
-from cudaops.cuda import devices
+from cudaops.cuda import devices, metrics
 from cudaops.cuda.ncu_pages import metrics_parsed
 from cudaops.cuda.verdict import diagnose
 from cudaops.domain.evaluation import Evaluation
@@ -24,6 +25,10 @@ from cudaops.domain.run import (
     Outcome,
     ProfileSummary,
     ProgramSummary,
+    RawCost,
+    RawProfile,
+    RawRunRecord,
+    RawVerify,
     RegimeSummary,
     ResearchFindings,
     RunOptions,
@@ -134,6 +139,49 @@ def approximate_cost(record: RunRecord, gpu_usd_per_hour: float | None) -> Appro
         total=total,
         per_accepted_percent=total / percent if total is not None and percent > 0 else None,
     )
+
+
+def with_summary(record: RunRecord, gpu_usd_per_hour: float | None) -> RunRecord:
+    """The record with its cost, and with the block of the source write-up's field names."""
+    cost = approximate_cost(record, gpu_usd_per_hour)
+    record = record.model_copy(update={"cost_usd_approx": cost})
+    modelled = ", modelled" if record.executor == "cpu" else ""
+    found, checked = record.profile, record.verify
+    profile = None
+    if found is not None:
+        values = {name: metric.value for name, metric in found.baseline.metrics.items()}
+        profile = RawProfile(
+            verdict=found.verdict,
+            sm_throughput_pct=values.get(metrics.SM_THROUGHPUT),
+            l1_throughput_pct=values.get(metrics.L1_THROUGHPUT),
+            dram_throughput_pct=values.get(metrics.DRAM_THROUGHPUT),
+            l1_hit_rate_pct=values.get(metrics.L1_HIT_RATE),
+            achieved_occupancy_pct=values.get(metrics.ACHIEVED_OCCUPANCY),
+            metrics_parsed=found.metrics_parsed,
+        )
+    raw = RawRunRecord(
+        date=record.date,
+        gpu=f"{record.device} ({record.sm_arch}{modelled})",
+        provider=_machine_vendor(),
+        kernel=None if record.program is None else record.program.kernel,
+        profile=profile,
+        verify=RawVerify(**{name: getattr(checked, name) for name in RawVerify.model_fields}),
+        loop_time_seconds=record.loop_time_seconds,
+        cost_usd_approx=RawCost(
+            gpu=None if cost is None else cost.gpu,
+            nim_tokens=None if cost is None else cost.model_tokens,
+        ),
+    )
+    return record.model_copy(update={"raw": raw})
+
+
+def _machine_vendor() -> str | None:
+    """`Amazon EC2`, `Google`, `Dell Inc.`: the system manufacturer (DMI type 1). Source: Linux,
+    Documentation/ABI/testing/sysfs-firmware-dmi-tables and drivers/firmware/dmi-id.c."""
+    try:
+        return Path("/sys/class/dmi/id/sys_vendor").read_text("utf-8").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
 
 
 def _findings(state: State) -> ResearchFindings | None:

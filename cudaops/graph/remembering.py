@@ -120,7 +120,7 @@ def remember_again(
         if entry is not None:
             memory.record(key, entry)
     except EnvironmentFailure as error:
-        return f"{error.problem}; this result is not remembered ({error.remedy})"
+        return f"{error.problem}; this result is not stored ({error.remedy})"
     return None
 
 

@@ -247,9 +247,9 @@ def resolve(
 def _require_single(fields: Mapping[str, Any], where: Target) -> None:
     """Of `--nvcc`: that FILE is a program by itself, on this machine."""
     if where.executor == "remote":
-        raise InputError("--nvcc is for this machine; a service has none of your headers")
+        raise InputError("--nvcc needs a local executor; a service has none of your headers")
     if fields.get("build_command") or fields.get("run_command"):
-        raise InputError("--nvcc says how FILE alone is compiled; --build says it of a project")
+        raise InputError("--nvcc is for a single FILE; --build is for a project")
     if fields.get("kernel_source"):
         raise InputError("--nvcc is for programs; one around --source is compiled by cudaops")
 
@@ -257,11 +257,11 @@ def _require_single(fields: Mapping[str, Any], where: Target) -> None:
 def _project(options: ProjectOptions, fields: Mapping[str, Any], where: Target) -> dict[str, Any]:
     """What `--run` says, as the program and its arguments."""
     if options.build_command is not None and where.executor == "remote":
-        raise InputError("--build is for this machine; a service has no copy of your project")
+        raise InputError("--build needs a local executor; a service has no copy of your project")
     if options.run_command is None:
         return {}
     if where.executor == "remote":
-        raise InputError("--run is for this machine; a service does not have your program")
+        raise InputError("--run needs a local executor; a service does not have your program")
     try:
         program, *arguments = shlex.split(options.run_command)
     except ValueError as problem:
@@ -283,7 +283,9 @@ def _python(
     if source.suffix == ".py":
         return _alone(options, source, fields, where)
     if options.python is not None:
-        raise InputError(f"--python is for programs in Python, and {source.name} is none")
+        raise InputError(
+            f"--python is for programs in Python; not a Python file: {source.name} is none"
+        )
     return {}
 
 
@@ -308,7 +310,9 @@ def _alone(
         _require_own_compiler(source, fields, where)
         return _interpreter(options)
     if where.executor == "remote":
-        raise InputError("a Triton program is for this machine; a service does not run your Python")
+        raise InputError(
+            "Triton programs need a local executor; a service does not run your Python"
+        )
     if fields.get("build_command") is not None or fields.get("nvcc") is not None:
         raise InputError("--build and --nvcc are for CUDA C++; Triton compiles its kernels itself")
     return {"is_triton": True, **_interpreter(options)}
@@ -333,7 +337,7 @@ def _reference(
             f"--source names the kernels for a reference in Python, and {source.name} is none"
         )
     if where.executor == "remote":
-        raise InputError("--source is for this machine; a service does not run your Python")
+        raise InputError("--source needs a local executor; a service does not run your Python")
     if fields["build_command"] is not None:
         raise InputError("--build is for projects; a problem's program is written by cudaops")
     if kernels.endswith(".py"):

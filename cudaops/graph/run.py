@@ -48,7 +48,7 @@ from cudaops.graph.folder import (
     write_whole,
 )
 from cudaops.graph.model_setup import Development, check_model, develop
-from cudaops.graph.record import approximate_cost, build_record, with_library_time
+from cudaops.graph.record import build_record, with_library_time, with_summary
 from cudaops.graph.remembering import open_memory
 from cudaops.graph.services import (
     build_toolbox,
@@ -56,8 +56,8 @@ from cudaops.graph.services import (
     compilation_of,
     make_executor,
     open_bench,
-    settled,
     warm,
+    with_found_device,
 )
 from cudaops.graph.state import State
 from cudaops.graph.verify_files import judge_candidate, replaced_by, require_replaced
@@ -130,7 +130,9 @@ def begin(options: RunOptions, on_event: OnEvent, settings: Settings) -> OpenRun
     Whoever begins or reopens a run closes its bench's executor.
     """
     if options.is_triton:
-        raise InputError("Triton programs are for `cudaops run`, `verify` and `profile` alone")
+        raise InputError(
+            "Triton programs are supported by `cudaops run`, `verify` and `profile` only"
+        )
     check_database(settings)
     check_model(options, settings)
     folder = Path(options.out)
@@ -153,7 +155,7 @@ def reopen(folder: Path, on_event: OnEvent, settings: Settings) -> OpenRun:
             (folder / "state" / "options.json").read_text("utf-8")
         )
     except FileNotFoundError as error:
-        raise InputError(f"{folder} holds no run that got past intake; start it again") from error
+        raise InputError(f"{folder} has no run that finished its intake; start it again") from error
     check_database(settings)
     check_model(options, settings)
     options = options.model_copy(update={"out": str(folder)})
@@ -237,10 +239,10 @@ def _intake(
     with contextlib.ExitStack() as failing:
         failing.callback(close_executor, executor)
         failing.callback(building.end)
-        options = settled(options, executor)
+        options = with_found_device(options, executor)
         if executor.name == "cpu" and not is_runtime_built(executor.cache):
             events.announcing("intake", "intake")(
-                "compiling first what runs kernels on a processor: once on this machine"
+                "compiling the runtime that executes kernels on the CPU (once per machine)"
             )
             building.begin(lambda: build_runtime(executor.cache))
         bench = open_bench(options, executor, judged=judged)
@@ -365,7 +367,7 @@ def recursion_limit(options: RunOptions) -> int:
 
 @contextlib.asynccontextmanager
 async def services_of(open_run: OpenRun, settings: Settings) -> AsyncIterator[Services]:
-    """What the nodes of this run work with: its tools, open, and its folder held against other
+    """What the nodes of this run work with: its tools, open, and its folder locked against other
     processes. Raises InputError where another process is at work on it."""
     options, bench = open_run.options, open_run.bench
     warm(bench)
@@ -396,7 +398,7 @@ async def _profile(
     )
 
 
-NOT_ENDED = "this is how far the run had come: it did not end and has no certificate; resume it"
+NOT_ENDED = "the run did not finish and has no certificate; resume it"
 
 
 def finish(
@@ -420,8 +422,7 @@ def finish(
     )
     notices = record.notices if ended else (*record.notices, NOT_ENDED)
     record = record.model_copy(update={"model": use, "ended": ended, "notices": notices})
-    cost = approximate_cost(record, settings.gpu_price)
-    record = record.model_copy(update={"cost_usd_approx": cost})
+    record = with_summary(record, settings.gpu_price)
     if ended:
         record = with_library_time(record, bench)
     if record.best is not None:

@@ -219,7 +219,7 @@ class Step:
 
     async def _ideas(self, about: Task, wanted: int) -> list[Hypothesis]:
         developer = self.context.developer
-        assert developer is not None, "only a search that can write improves branches"
+        assert developer is not None, "only a search with a model improves branches"
         view = task_view(about, self._seen(), self.context)
         planned = await developer.plan(view, wanted, f"{self.scope}/b{about.order.id}")
         return list(planned.hypotheses)
@@ -253,7 +253,7 @@ class Step:
             return self.update("no other branch of this search reaches the threshold")
         failure = next((b.failure for b in self.branches if b.failure), "nothing was explored")
         count = len(self.branches)
-        return self.update(f"none of {count} branches is left to judge: {failure}")
+        return self.update(f"none of {count} branches can be judged: {failure}")
 
     def _beats_bar(self, one: Explored) -> bool:
         time_us, baseline_us = one.branch.time_us, one.baseline_us
@@ -289,7 +289,7 @@ def joined(first: Branch, second: Branch, bench: Workbench) -> Hypothesis:
             "family": first.family if first.family in FAMILIES else "other",
             "title": f"{first.title} with {second.title}",
             "why": f"{first.title} takes {times[0]} and {second.title} {times[1]}; they are of "
-            "different families, so each may relieve what the other leaves",
+            "different families, so each may remove a limit that the other leaves",
             "steps": (
                 "begin with the first parent",
                 "combine it with what makes the second one fast, if compatible",

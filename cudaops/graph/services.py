@@ -81,8 +81,8 @@ def confine(options: RunOptions, settings: Settings) -> None:
     none and nobody has said that the source is trusted, SandboxUnavailable."""
     if settings.isolation == "off" and not options.trust_source:
         raise InputError(
-            "CUDAOPS_ISOLATION=off lets the program and every candidate do what you may do; add "
-            "--trust-source if you have read them, or leave the variable out"
+            "CUDAOPS_ISOLATION=off runs the program and every candidate with your rights; add "
+            "--trust-source if you trust them, or unset the variable"
         )
     enforce(settings.isolation)
 
@@ -99,7 +99,7 @@ def _require_plugins() -> None:
 
 def warm(bench: Workbench) -> None:
     """Start what will be needed and takes a while, in the background: on a GPU what every rewrite
-    is held against, which a processor makes for the most part, while ncu and the search work."""
+    is compared with, which a processor makes for the most part, while ncu and the search work."""
     if isinstance(bench.executor, CudaExecutor):
         bench.executor.host.warm([bench.unit(bench.workloads[0], None, widened=True)])
         bench.ahead.begin(lambda: draw_inputs(bench))
@@ -113,7 +113,7 @@ def _prepare(bench: Workbench) -> None:
         bench.executor.instructions(author)
 
 
-def settled(options: RunOptions, executor: Executor) -> RunOptions:
+def with_found_device(options: RunOptions, executor: Executor) -> RunOptions:
     """The options with the device and target that the executor found."""
     if not isinstance(executor, CudaExecutor):
         return options
@@ -191,7 +191,7 @@ class Survey(NamedTuple):
     """What a project's program launches."""
 
     counts: tuple[LaunchCount, ...]
-    """The dearest first, of kernels in the project's files."""
+    """The hottest first, of kernels in the project's files."""
     files: dict[str, str]
     """Kernel to the file that defines it, relative to the project's folder."""
     kernel: str

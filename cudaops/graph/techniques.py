@@ -28,7 +28,7 @@ async def attributed(evaluation: Evaluation, context: Context) -> tuple[Techniqu
     if not stated or context.out_of_time() is not None:
         return ()
     say = context.events.announcing("verify", "verify", title=rewrite.title)
-    say(f"switching off {len(stated)} stated technique{'s' if len(stated) > 1 else ''}, each alone")
+    say(f"disabling {len(stated)} stated technique{'s' if len(stated) > 1 else ''}, each alone")
     timed = evaluation.timed
     if context.bench.models_time and timed is not None:
         whole_us: float | None = timed.candidate.median_us
@@ -61,7 +61,7 @@ async def _attributed(
     except (InputError, PlanError) as refused:
         return found(verdict="not_separable", detail=str(refused))
     if screened.time_us is None or whole_us is None:
-        return found(verdict="not_separable", detail=screened.failure or "the whole has no time")
+        return found(verdict="not_separable", detail=screened.failure or "the rewrite has no time")
     factor = screened.time_us / whole_us
     return found(verdict="effective" if factor >= LEAST_GAIN else "ineffective", factor=factor)
 

@@ -33,7 +33,7 @@ from cudaops.executors.ledger import LEDGER, seconds_by_tool
 from cudaops.executors.untrusted_files import remove
 from cudaops.graph.events import EventLog, OnEvent, judgement_data, utc_now
 from cudaops.graph.folder import iteration_folder, run_folder, run_id_of, write_json, write_whole
-from cudaops.graph.record import approximate_cost, timing_summary
+from cudaops.graph.record import timing_summary, with_summary
 from cudaops.graph.services import confine
 from cudaops.problem.reference import find_interpreter
 from cudaops.program.patch import file_patch
@@ -49,9 +49,9 @@ NO_TIMES = (
     "Triton's interpreter has no times, so nothing can be tuned on cpu: --executor cuda; "
     "`cudaops verify` compares the results of a rewrite here"
 )
-NO_MODEL = "no language model is asked for Triton kernels: the tuner proposes"
+NO_MODEL = "no language model is used for Triton kernels: the tuner proposes"
 NOTHING_FASTER = "no other values of the meta-parameters are faster than the author's"
-NO_CERTIFICATE = "there is no certificate of a Triton kernel"
+NO_CERTIFICATE = "Triton kernels get no certificate"
 TRIALS = 3
 """Times `--max-trials`: configurations that the tuner measures."""
 
@@ -121,7 +121,7 @@ def verify_files(
             judged = [_judge(run, 1, candidate, text)]
         notices = [NO_CERTIFICATE]
         if not run.bench.host.on_gpu:
-            notices.append("compared in Triton's interpreter on cpu: no time was taken")
+            notices.append("compared in Triton's interpreter on cpu: no times")
         return _finish(run, judged, [], notices, settings)
 
 
@@ -148,7 +148,7 @@ def _told(bench: Bench) -> Iterator[str]:
     for name, why in bench.fixed.items():
         yield f"{bench.kernel.name}: {name} is not tuned: {why}"
     sets = len(bench.references)
-    yield f"{bench.kernel.name} runs alone on {sets} sets of inputs and gives what its launch left"
+    yield f"{bench.kernel.name} runs alone on {sets} input sets and reproduces its captured launch"
 
 
 def _program(path: Path) -> TritonProgram:
@@ -175,9 +175,9 @@ def _opened(
     script = Path(options.source)
     program = _program(script)
     if options.policy.review:
-        raise InputError("--review is not there for Triton kernels: best.patch is for you to read")
+        raise InputError("--review is not supported for Triton kernels; read best.patch")
     if options.odd_sizes:
-        raise InputError("--odd-sizes is not there for Triton kernels; give sizes with --args")
+        raise InputError("--odd-sizes is not supported for Triton kernels; give sizes with --args")
     confine(options, settings)
     interpreter = find_interpreter(options.python)
     folder = Path(options.out)
@@ -249,7 +249,7 @@ def _rewrite(bench: Bench, candidate: Candidate, text: str) -> Rewrite:
         tune=tuple(Tune(name=n, values=(names.get(n, v),)) for n, v in candidate.values.items()),
     )
     source = text or bench.module.read_text("utf-8")
-    why = "meta-parameters of the launch" if by == "tuner" else "given to cudaops verify"
+    why = "meta-parameters of the launch" if by == "tuner" else "submitted to cudaops verify"
     return Rewrite(
         source=source, plan=plan, proposer=by, title=candidate.title, why=why,
         tuned=candidate.values,
@@ -370,8 +370,7 @@ def _finish(
         loop_time_seconds=ended,
         tools={"torch": bench.captures[0].torch, "triton": bench.captures[0].triton},
     )
-    cost = approximate_cost(record, settings.gpu_price)
-    record = record.model_copy(update={"cost_usd_approx": cost})
+    record = with_summary(record, settings.gpu_price)
     write_whole(folder / "report.md", markdown.run_report(record))
     write_whole(folder / "run.json", record.model_dump_json(indent=2) + "\n")
     return record

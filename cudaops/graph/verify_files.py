@@ -47,7 +47,7 @@ def judge_candidate(bench: Workbench, candidate: Path, events: EventLog) -> Stat
     started = time.monotonic()
     rewrite, given = _read(bench, candidate)
     launched = ", ".join(step.kernel for step in rewrite.plan.launches)
-    line = f"judging {candidate.name}: {launched} in the place of {bench.callee}"
+    line = f"judging {candidate.name}: {launched} instead of {bench.callee}"
     events.emit("sandbox", "sandbox", "started", line)
     place = candidate.name if given is None else f"iterations/01/{CANDIDATE}"
     tell = events.announcing("sandbox", "sandbox")
@@ -136,7 +136,7 @@ def replaced_by(base: Path, candidate: Path, compilation: Compilation = PLAIN) -
     new = sorted(launched - {k.plain_name for k in author.kernels})
     if new and len(gone) > len(new):
         raise InputError(
-            f"{candidate.name} launches {_listed(new)} in the place of {_listed(gone)}: a rewrite "
+            f"{candidate.name} launches {_listed(new)} instead of {_listed(gone)}: a rewrite "
             "stands in the place of one kernel's launches, and the author's program goes on with "
             "the others; put them together in the author's program first, or say with --kernel "
             "which one it is"
@@ -150,15 +150,15 @@ def require_replaced(bench: Workbench, replaced: frozenset[str]) -> None:
     others = sorted(replaced - {bench.kernel.name})
     if replaced and bench.kernel.name not in replaced:
         raise InputError(
-            f"`{bench.kernel.name}` takes most of the time, and the candidate leaves it as it is; "
-            f"it replaces {_listed(others)}: say which is judged with --kernel"
+            f"`{bench.kernel.name}` takes most of the time, and the candidate does not change it; "
+            f"it replaces {_listed(others)}: choose one with --kernel"
         )
     seconds = {c.kernel: c.counted_seconds for c in bench.captured.timed.captured.counts}
     least = seconds.get(bench.kernel.name, 0.0) / CLEARLY
     if rivals := [name for name in others if seconds.get(name, 0.0) > least]:
         raise InputError(
             f"it replaces {_listed([bench.kernel.name, *rivals])}, and none of them takes clearly "
-            "most of the time: say which is judged with --kernel"
+            "most of the time: choose one with --kernel"
         )
 
 
@@ -192,7 +192,7 @@ def _read(bench: Workbench, candidate: Path) -> tuple[Rewrite, HandedIn | None]:
                 standing_beside(bench.program, text),
                 proposer="user",
                 title=candidate.name,
-                why="given by the user",
+                why="submitted by the user",
             )
             for workload in bench.workloads_of(rewrite):
                 bench.plan(workload, rewrite)

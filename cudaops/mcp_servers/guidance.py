@@ -133,7 +133,7 @@ def _wrong_arguments(tool: str, error: ValidationError) -> str:
     if isinstance(cause, WrongArguments):
         found = cause.errors(include_url=False, include_input=False)
         said = "; ".join(f"`{_place(e['loc'])}`: {e['msg']}" for e in found[:5])
-    return f"{tool} was called wrongly. {said}. A call that works: {call_text(tool)}"
+    return f"{tool} was called with invalid arguments. {said}. Example: {call_text(tool)}"
 
 
 def _place(location: tuple[int | str, ...]) -> str:

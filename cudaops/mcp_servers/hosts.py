@@ -121,7 +121,7 @@ def config_path(client: ClientName, scope: Scope, home: Home) -> Path:
     row = CLIENTS[client]
     if scope == "project":
         if row.project is None:
-            raise InputError(f"{row.title} reads no file of a project; use --scope user")
+            raise InputError(f"{row.title} has no project configuration; use --scope user")
         return home.project / PurePosixPath(row.project)
     found = row.user(home)
     assert found is not None
@@ -150,7 +150,7 @@ def add_entry(
     document = _parsed(path, before, snippet(client, command, env))
     servers = document.setdefault(row.key, {})
     if not isinstance(servers, dict):
-        raise InputError(f"{path}: `{row.key}` is not an object there; fix it by hand first")
+        raise InputError(f"{path}: `{row.key}` is not an object there; fix it first")
     wanted = _entry(row, command, env)
     if servers.get(ENTRY) == wanted:
         return Change(path, before, before or "")
@@ -195,11 +195,11 @@ def _parsed(path: Path, text: str | None, by_hand: str) -> dict[str, Any]:
         document = json.loads(text, object_pairs_hook=_once)
     except ValueError as error:
         raise InputError(
-            f"{path} has comments, trailing commas or a key twice ({error}), which writing it "
-            f"again would lose; it is left alone. Do it by hand:\n{by_hand}"
+            f"{path} has comments, trailing commas or a key twice ({error}), which rewriting "
+            f"would lose; it is unchanged. Edit it by hand:\n{by_hand}"
         ) from None
     if not isinstance(document, dict):
-        raise InputError(f"{path} holds no JSON object; it is left alone. By hand:\n{by_hand}")
+        raise InputError(f"{path} holds no JSON object; it is unchanged. By hand:\n{by_hand}")
     return document
 
 
@@ -247,8 +247,8 @@ def _toml_with(path: Path, before: str | None, entry: str) -> str:
     after = kept + entry
     if _others(old) != _others(_toml(path, after)):
         raise InputError(
-            f"{path} has `mcp_servers.{ENTRY}` in a form that cannot be replaced without touching "
-            f"the rest; it is left alone. Do it by hand:\n{entry}"
+            f"{path} has `mcp_servers.{ENTRY}` in a form that cannot be replaced safely; it is "
+            f"unchanged. Edit it by hand:\n{entry}"
         )
     return text if _toml(path, after) == old and before is not None else after
 

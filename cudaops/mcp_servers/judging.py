@@ -40,7 +40,7 @@ class ToolVerifyOptions(KernelOptions, RaisedBarOptions):
 
 
 MinSpeedup = Annotated[
-    float | None, Field(gt=0, description="Bar; null keeps the run's. It can only be raised.")
+    float | None, Field(gt=0, description="Threshold; null keeps the run's. It can only be raised.")
 ]
 Everything = Annotated[
     bool,

@@ -65,13 +65,13 @@ class OpenedProgram(Record):
     """Device functions, types, constants and macros of the program that it uses. A rewrite sees
     them under the same names and does not declare them again."""
     kernels: tuple[str, ...]
-    """Kernels that the program launched, dearest first, with their share of the time: any of them
+    """Kernels that the program launched, hottest first, with their share of the time: any of them
     can be asked for as `kernel`."""
     executor: str
     device: str
     """Whose time is taken or modelled."""
     launches: tuple[str, ...]
-    """Captured launches, dearest first, and below each its arguments with what stands in them."""
+    """Captured launches, hottest first, and below each its arguments with what stands in them."""
     judging: tuple[str, ...]
     """The clock and its floor, the author's time by it, how the program was run, gates in order,
     tolerances."""
@@ -163,7 +163,7 @@ def required_path(tool: str, session: Session, path: str | None) -> Path:
     """The path that was given. Raises InputError where there is none."""
     if path is None or not path.strip():
         how = "`path` or `source`" if session.paths else "`source`, the program's text"
-        raise InputError(f"{tool} needs {how}. A call that works: {call_text(tool)}")
+        raise InputError(f"{tool} needs {how}. Example: {call_text(tool)}")
     return Path(path)
 
 
@@ -172,4 +172,4 @@ def require_one(tool: str, path: str | None, source: str) -> None:
     if path is not None:
         raise InputError(f"{tool} takes `path` or `source`, not both: leave one out")
     if not source.strip():
-        raise InputError(f"`source` is empty. A call that works: {call_text(tool)}")
+        raise InputError(f"`source` is empty. Example: {call_text(tool)}")

@@ -220,7 +220,7 @@ def _summary(record: RunRecord, no_model: str | None) -> Optimized:
 
 
 CANNOT_SAMPLE = (
-    "the host's model is not asked: {client} does not offer MCP sampling; recipes propose"
+    "the host's model is not used: {client} does not offer MCP sampling; recipes propose"
 )
 ALLOW = "allow sampling for this server in the host, or ask for optimizer=recipes"
 
@@ -265,7 +265,7 @@ async def _sampled(context: Context, question: HostQuestion, request: str) -> Ho
         )
     except McpError as error:
         said = error.error.message.splitlines()[0][:200] if error.error.message else "no reason"
-        raise ModelUnavailable(f"the host refused to ask its model: {said}", ALLOW) from error
+        raise ModelUnavailable(f"the host refused to call its model: {said}", ALLOW) from error
     if not isinstance(answer.content, mt.TextContent):
         raise ModelUnavailable(
             f"the host's model answered with {answer.content.type}, not with text", ALLOW

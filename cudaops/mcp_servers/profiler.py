@@ -27,15 +27,15 @@ from cudaops.sandbox.workbench import Workbench
 EveryMetric = Annotated[
     bool,
     Field(
-        description="Every metric that ncu can collect, some 2,000, which takes it longer; else "
-        "those that a verdict is drawn from."
+        description="Every metric that ncu can collect, some 2,000, which takes longer; "
+        "otherwise those that verdicts use."
     ),
 ]
 Everything = Annotated[
     bool,
     Field(
-        description="All that is known: every metric, and every finding's evidence. Else "
-        "what the verdict rests on and what a launch is known by, in under 6,000 characters."
+        description="Every metric, and every finding's evidence. Otherwise the "
+        "verdict's evidence and the launch's main figures, in under 6,000 characters."
     ),
 ]
 

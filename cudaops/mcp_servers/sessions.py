@@ -139,7 +139,7 @@ class Session:
         Raises InputError where one of them points outside.
         """
         if self.folder is None:
-            raise InputError("this server takes no text of a program; give `path` of a .cu file")
+            raise InputError("this server accepts no program text; give `path` of a .cu file")
         with self._lock:
             self._texts_written += 1
             folder = self.folder / f"source-{self._texts_written}"
@@ -272,7 +272,7 @@ class SessionPool:
         """Take out what is idle, or whose host has gone."""
         over = []
         while self._gone:
-            over.append(self._take(self._gone.popleft(), "its host has gone"))
+            over.append(self._take(self._gone.popleft(), "its host has disconnected"))
         now, minutes = self._clock(), round(self._idle_s / 60)
         for key, held in list(self._held.items()):
             if key not in self._calls and now - held.used_at > self._idle_s:
@@ -287,7 +287,7 @@ class SessionPool:
         idle = [key for key in self._held if key not in self._calls]
         if not idle:
             raise InputError(
-                f"{self._most} other hosts are at work on this server, which is all it takes: "
+                f"{self._most} other hosts use this server, which is its limit: "
                 "call again in a minute"
             )
         oldest = min(idle, key=lambda key: self._held[key].used_at)
@@ -331,7 +331,7 @@ SourceProgram = Annotated[
     ),
 ]
 FileName = Annotated[
-    str, Field(max_length=100, description="What the text in `source` is called; names results.")
+    str, Field(max_length=100, description="File name of `source`; names results.")
 ]
 HeaderTexts = Annotated[
     dict[str, str],
@@ -361,8 +361,8 @@ def write_texts(folder: Path, texts: ProgramTexts) -> Path:
     every = {texts.filename: texts.source, **texts.files}
     if sum(len(text) for text in every.values()) > MAX_TEXT_CHARS:
         raise InputError(
-            f"`source` and `files` are longer than {MAX_TEXT_CHARS:,} characters together; leave "
-            "out what the kernel does not need"
+            f"`source` and `files` are longer than {MAX_TEXT_CHARS:,} characters together; remove "
+            "what the kernel does not need"
         )
     for name in every:
         _check_name(name)

@@ -427,7 +427,7 @@ def _transformed(node: Node, time_us: float, shares: Sequence[Share]) -> Transfo
     steps = shares or [Share(x.name, x.setting, None) for x in node.draft.steps]
     most = max(steps, key=lambda x: x.factor or 0.0)
     told = [f"{x.name} {x.factor:.2f}x" for x in steps if x.factor is not None]
-    share = f" Left out one at a time, they bring: {', '.join(told)}." if len(told) > 1 else ""
+    share = f" Contribution of each, by leaving it out: {', '.join(told)}." if len(told) > 1 else ""
     rewrite = node.rewrite.model_copy(
         update={"proposer": f"{PROPOSER}:{most.name}", "why": node.rewrite.why + share}
     )

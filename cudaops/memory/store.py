@@ -63,7 +63,7 @@ _SAME = "structure = ? AND device_class = ?"
 _ITS = f"kernel IN (SELECT id FROM kernel WHERE {_SAME})"
 
 _ELSEWHERE = "set CUDAOPS_MEMORY to a folder that this user may write to, or to off"
-_MOVE = f"move it away and a new one is begun, or {_ELSEWHERE}; nothing in it was changed"
+_MOVE = f"move it away to start a new one, or {_ELSEWHERE}; nothing in it was changed"
 
 
 class Memory:
@@ -107,7 +107,7 @@ class Memory:
     def note(self, key: KernelKey, text: str) -> None:
         """Keep the user's words on a kernel. Raises InputError where there are none."""
         if not text.strip():
-            raise InputError("a note needs words")
+            raise InputError("a note needs text")
         with self._writing() as db:
             _note(db, _kernel(db, key), text)
 
@@ -174,7 +174,7 @@ class Memory:
                 db.execute("COMMIT")
             application, version = _pragma(db, "application_id"), _pragma(db, "user_version")
             if application != APPLICATION:
-                problem = f"memory: {self.file} is another program's database"
+                problem = f"memory: {self.file} belongs to another program"
                 raise EnvironmentFailure(problem, _MOVE)
             if version != VERSION:
                 problem = f"memory: {self.file} is of a later cudaops, version {version}"

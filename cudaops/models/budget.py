@@ -127,7 +127,7 @@ class Budget:
     def _may_begin(self, least: Spending) -> bool:
         """False: only once a request under way has ended. Raises BudgetSpent for never."""
         if self.remaining_s() <= 0:
-            raise BudgetSpent("time", "the time for the model is used up")
+            raise BudgetSpent("time", "the time budget of the model is used up")
         waits = False
         limits: tuple[tuple[LimitKind, float | None, int], ...] = (
             ("cost", self._max_cost_usd, 0),
@@ -142,8 +142,8 @@ class Budget:
             if spent + least[index] > limit:
                 raise BudgetSpent(
                     kind,
-                    f"the next prompt alone would take more than what is left of "
-                    f"{_amount(kind, limit)} for the model",
+                    f"the next prompt alone exceeds the rest of {_amount(kind, limit)} for the "
+                    "model",
                 )
             waits = waits or spent + sum(t.worst[index] for t in self._under_way) >= limit
         return not (waits and self._under_way)

@@ -134,7 +134,7 @@ def _require_parts(name: ModelName, access: ModelAccess) -> None:
     provider = name.provider
     if provider == "scripted":
         if not Path(name.model).is_file():
-            raise InputError(f"{name.model} is no file of scripted answers")
+            raise InputError(f"{name.model} is not a file of scripted answers")
         return
     if provider == "host":
         return

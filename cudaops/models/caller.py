@@ -54,7 +54,7 @@ HOST_TIMEOUTS = Timeouts(first_token_s=900.0, total_s=900.0)
 CONTINUATIONS = 3
 """Times an answer that was cut off is asked to go on: four pieces hold any kernel."""
 
-EMPTY_AGAIN = "Your last answer was empty. Answer now, in the form that was asked for."
+EMPTY_AGAIN = "Your last answer was empty. ModelAnswer now, in the requested form."
 
 ROOM_TO_THINK = 2
 """Factor on the limit of tokens where thinking alone used it up."""
@@ -73,7 +73,7 @@ TOKENS_PER_MESSAGE = 8
 """Marks around a message; 4 to 6 in the chat templates of Llama 3 and Nemotron. Chosen above."""
 
 
-class Answer(NamedTuple):
+class ModelAnswer(NamedTuple):
     """What a model said, and what that took."""
 
     text: str
@@ -86,7 +86,7 @@ class Answer(NamedTuple):
 
 
 class _Result(NamedTuple):
-    """What came of a question."""
+    """Result of a question."""
 
     text: str
     """Without thoughts."""
@@ -97,7 +97,7 @@ class _Result(NamedTuple):
 
 @dataclass
 class _Question:
-    """One question on its way: what is asked, and everything that was taken for it so far."""
+    """One pending question: what is asked, and everything that was taken for it so far."""
 
     role: ModelRole
     scope: str
@@ -165,7 +165,7 @@ class Caller:
         scope: str,
         tools: Sequence[dict[str, Any] | BaseTool] = (),
         max_output_tokens: int | None = None,
-    ) -> Answer:
+    ) -> ModelAnswer:
         """The model's answer, from the journal where this was answered before.
 
         Args:
@@ -250,7 +250,7 @@ class Caller:
             left_s = min(self.budget.remaining_s(), self._backoff.longest_wait_s - waited_s)
             if delay is None or delay >= left_s:
                 raise failure.unavailable()
-            self._backoff.announce(f"{failure.problem}; asking again in {delay:.0f} s")
+            self._backoff.announce(f"{failure.problem}; retrying in {delay:.0f} s")
             await self._backoff.sleep(delay)
             waited_s += delay
 
@@ -261,7 +261,7 @@ class Caller:
         tools = asked.tools if self._takes_tools else []
         failure, piece = await self._request(asked, messages, tools)
         if failure is not None and failure.kind == "bad_request" and tools:
-            asked.note(f"asked without tools: {failure.problem}")
+            asked.note(f"called without tools: {failure.problem}")
             failure, piece = await self._request(asked, messages, [])
             self._takes_tools = failure is not None
         while (
@@ -306,7 +306,7 @@ class Caller:
                 asked.tokens += ticket.spent
         return failure, piece
 
-    def _finished(self, asked: _Question, result: _Result) -> Answer:
+    def _finished(self, asked: _Question, result: _Result) -> ModelAnswer:
         """The answer with its accounts, written down before anybody uses it."""
         call = ModelCall(
             scope=asked.scope,
@@ -334,7 +334,7 @@ class Caller:
                 message=message_to_dict(result.message),
             )
             self._journal.record(entry)
-        return Answer(result.text, calls, call, result.message)
+        return ModelAnswer(result.text, calls, call, result.message)
 
 
 def connect(
@@ -390,7 +390,7 @@ def _prompt_text(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]
 
 def _why_empty(piece: Piece, asked: _Question) -> str:
     if piece.cut_off:
-        return f"thinking alone used up {asked.max_output_tokens} tokens"
+        return f"reasoning alone used up {asked.max_output_tokens} tokens"
     stopped = f" ({piece.ended})" if piece.ended not in (None, "stop") else ""
     return f"an empty answer{stopped}"
 
@@ -417,7 +417,7 @@ def _plain(call: ToolCall) -> dict[str, Any]:
     return {"name": call["name"], "args": call["args"], "id": call["id"]}
 
 
-def _recalled(entry: CallEntry) -> Answer:
+def _recalled(entry: CallEntry) -> ModelAnswer:
     calls = tuple(
         ToolCall(name=c["name"], args=c["args"], id=c["id"], type="tool_call")
         for c in entry.tool_calls
@@ -426,4 +426,4 @@ def _recalled(entry: CallEntry) -> Answer:
     if entry.message:
         read = messages_from_dict([entry.message])[0]
         message = read if isinstance(read, AIMessage) else message
-    return Answer(entry.answer, calls, entry.call, message)
+    return ModelAnswer(entry.answer, calls, entry.call, message)

@@ -190,7 +190,7 @@ def remedy(kind: FailureKind, name: ModelName, *, retryable: bool = True) -> str
     if kind == "too_long":
         return f"choose a model with a larger context ({MODEL_SETTING})"
     if kind == "bad_request":
-        return f"choose another model ({MODEL_SETTING}) and report the server's words"
+        return f"choose another model ({MODEL_SETTING}) and report the server's message"
     return f"check that {_server(name.provider)} can be reached, then run again"
 
 

@@ -25,7 +25,7 @@ from pydantic import Field
 from cudaops.errors import ModelUnavailable
 from cudaops.models.names import ModelName
 
-GONE = "the host that lent its model is not there"
+GONE = "the host whose model was used has disconnected"
 REMEDY = "call optimize_kernel with optimizer=host again, or continue without a model"
 
 

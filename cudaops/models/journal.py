@@ -193,7 +193,7 @@ def _kept_in(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise SandboxUnavailable(
             f"a run's calls to its model cannot be kept in {folder}: {error.strerror or error}",
-            "make room there and let this user write to it, then resume the run",
+            "free space there and make it writable, then resume the run",
         ) from error
 
 

@@ -92,7 +92,7 @@ def parse_model(text: str) -> ModelName:
         for provider in get_args(Provider):
             if head == provider:
                 return _checked(provider, rest.strip(), stripped)
-        raise InputError(f"no model provider is called {head!r}; {FORMS}")
+        raise InputError(f"unknown model provider {head!r}; {FORMS}")
     if "/" not in stripped:
         raise InputError(f"{stripped!r} names no model; {FORMS}")
     return _checked("nvidia", stripped, stripped)

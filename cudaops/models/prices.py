@@ -28,7 +28,7 @@ _GEMINI = "ai.google.dev/gemini-api/docs/pricing of 2026-09-20 (api-evangelist/g
 
 
 class Listed(NamedTuple):
-    """One row: US dollars for a million tokens."""
+    """One row: US dollars per million tokens."""
 
     provider: Provider
     pattern: str
@@ -118,7 +118,7 @@ def require_price(
     if price is None:
         raise InputError(
             f"--max-cost needs a price and none is known for {name}: set "
-            f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED[,WRITTEN]]" in US dollars for a million tokens'
+            f'{PRICE_VARIABLE}="INPUT,OUTPUT[,CACHED[,WRITTEN]]" in US dollars per million tokens'
         )
     return price
 

@@ -51,7 +51,7 @@ def write_library(winner: Winner, out: Path) -> None:
             confine=Confinement("compile", (), (folder,)),
         )
         if done.exit_code != 0:
-            lines = (done.stderr or done.stdout).strip().splitlines() or ["it says nothing"]
+            lines = (done.stderr or done.stdout).strip().splitlines() or ["no message"]
             first = next((line for line in lines if "error" in line), lines[0])
             raise SandboxUnavailable(f"g++ cannot compile the library: {first[:300]}", "report it")
         _put(folder / LIBRARY, out)

@@ -75,11 +75,11 @@ def build_winner(
     Raises InputError where the author's kernel cannot be told or the rewrite needs what a library
     cannot give it; PrerequisiteError without nvcc.
     """
-    dearest = workloads[0]
-    kernel = program.kernel(dearest.kernel)
+    hottest = workloads[0]
+    kernel = program.kernel(hottest.kernel)
     _refuse_variables(program, rewrite)
     callees = dict.fromkeys(
-        w.callee for w in workloads if serves(rewrite, kernel, dearest.callee, w.callee)
+        w.callee for w in workloads if serves(rewrite, kernel, hottest.callee, w.callee)
     )
     units = {
         c: Unit(program=program, kernel=kernel.name, callee=c, rewrite=rewrite) for c in callees
@@ -88,7 +88,7 @@ def build_winner(
         _instance(unit, tuple(w for w in workloads if w.callee == callee), builder)
         for callee, unit in units.items()
     )
-    sm_arch = target_arch(unit_texts(units[dearest.callee]), builder.sm_arch)
+    sm_arch = target_arch(unit_texts(units[hottest.callee]), builder.sm_arch)
     return Winner(rewrite, kernel, sm_arch, instances)
 
 

@@ -56,9 +56,7 @@ def problem_program(source: Path, problem: Problem) -> Program:
     text = read_source(source)
     for mark in (LAUNCHER_BEGINS, MAIN_BEGINS):
         if mark in text:
-            raise InputError(
-                f"{source.name} holds the launches that cudaops wrote; cut it off where they begin"
-            )
+            raise InputError(f"{source.name} holds the launches that cudaops wrote; remove them")
     if is_program(source):
         raise InputError(
             f"{source.name} has a `main` of its own; with a reference in Python, give the kernels "
@@ -109,13 +107,13 @@ def known_names(problem: Problem) -> dict[str, ExpressionValue]:
     sizes: dict[str, ExpressionValue] = {}
     for index, array in enumerate((*problem.arrays, *problem.outputs)):
         if array.name in env:
-            raise InputError(f"the problem has two values that are called `{array.name}`")
+            raise InputError(f"the problem has two values named `{array.name}`")
         width = ELEMENT_BYTES[array.element]
         env[array.name] = PointerValue(allocation=index, element_bytes=width)
         sizes |= array_sizes(array)
     for number in problem.numbers:
         if number.name in env:
-            raise InputError(f"the problem has two values that are called `{number.name}`")
+            raise InputError(f"the problem has two values named `{number.name}`")
         env[number.name] = number.value
     return {**sizes, **env}
 
@@ -174,7 +172,7 @@ class _Launcher:
         for output in self.problem.outputs:
             if output.name not in self.written:
                 raise InputError(
-                    f"{self.name}: no launch is given the output `{output.name}` to write to; "
+                    f"{self.name}: no launch takes the output `{output.name}` to write to; "
                     "outputs are " + ", ".join(o.name for o in self.problem.outputs)
                 )
         lexed = lex(byte_text(self.source))
@@ -323,7 +321,7 @@ class _Launcher:
         if not parameter.is_pointer:
             raise InputError(
                 f"{self.name}: `{launch.callee.text}` takes `{parameter.type_text} "
-                f"{parameter.name}`, and is given the array `{expression.text}`"
+                f"{parameter.name}`, but gets the array `{expression.text}`"
             )
         if signature.template_parameters & set(words.split()):
             return spelled

@@ -38,10 +38,10 @@ def model_new(program: Program) -> str:
     Raises InputError where the problem's file is not as the run found it.
     """
     problem = program.problem
-    assert problem is not None, "asked of problems alone"
+    assert problem is not None, "applies to Python references only"
     script = Path(problem.script)
     if script_digest(script) != problem.sha256:
-        raise InputError(f"{script} is not as the run found it")
+        raise InputError(f"{script} was changed since the run")
     return _Text(program, problem).text(script.read_text("utf-8"))
 
 

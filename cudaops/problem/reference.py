@@ -152,7 +152,7 @@ def find_interpreter(named: str | None) -> Interpreter:
     """
     found = shutil.which(named or sys.executable)
     if found is None:
-        raise InputError(f"--python {named}: there is no such program")
+        raise InputError(f"--python {named}: no such program")
     path = Path(found).absolute()
     try:
         with path.open("rb") as file:
@@ -165,14 +165,12 @@ def find_interpreter(named: str | None) -> Interpreter:
         version = tuple(told["version"])
     except (OSError, PrerequisiteError, ValueError, TypeError, KeyError) as error:
         raise InputError(
-            f"--python {path}: it does not answer as Python does; name the interpreter itself"
+            f"--python {path}: it is not a Python interpreter; name the interpreter itself"
         ) from error
     if version < (3, 10):
         raise InputError(f"--python {path}: it is Python {version[0]}.{version[1]}, not 3.10")
     if not told["numpy"]:
-        raise InputError(
-            f"--python {path}: it has no numpy; name one that has what the problem needs"
-        )
+        raise InputError(f"--python {path}: it has no numpy; name one with the problem's packages")
     return Interpreter(path, tuple(p for p in sorted(known) if not is_everybodys(p)))
 
 
@@ -234,10 +232,10 @@ class Drawer:
             often = "once" if len(seeds) == 1 else f"{len(seeds)} times"
             raise InputError(
                 f"{script.name} takes longer than {limit:g} s to draw inputs and compute its "
-                f"reference {often}; --timeout raises the limit"
+                f"reference {often}; raise --timeout"
             )
         if done.exceeded or done.flooded:
-            why = done.exceeded or "it prints without end"
+            why = done.exceeded or "it prints too much"
             raise InputError(f"{script.name} was stopped: {why}")
         if done.exit_code != 0:
             raise InputError(self._why(done.stderr, done.exit_code, folder))
@@ -259,13 +257,13 @@ class Drawer:
             for part, arrays in (("inputs", problem.arrays), ("wanted", problem.outputs)):
                 for array in arrays:
                     if untrusted_size(folder / part, f"{array.name}.bin") != array.size_bytes:
-                        raise UntrustedFileError(array.name, "holds another number of bytes")
+                        raise UntrustedFileError(array.name, "has a wrong size")
             if untrusted_size(folder / "inputs", "numbers") != 8 * len(problem.numbers):
-                raise UntrustedFileError("numbers", "holds another number of bytes")
+                raise UntrustedFileError("numbers", "has a wrong size")
         except (UntrustedFileError, ValidationError, KeyError) as error:
             what = " ".join(str(error).split())[:200]
             raise InputError(
-                f"{self.script.name} changed what was written of its draws ({what}); it may only "
+                f"{self.script.name} changed its recorded inputs ({what}); it may only "
                 "draw inputs and compute"
             ) from error
         return Draw(problem, folder)
@@ -280,7 +278,7 @@ class Drawer:
             )
 
         if not manifest.outputs:
-            raise InputError(f"{self.script.name}: its reference gives no array")
+            raise InputError(f"{self.script.name}: its reference returns no array")
         return Problem(
             script=str(self.script),
             sha256=script_digest(self.script),
@@ -308,7 +306,7 @@ def draws_of(
     """
     script = Path(problem.script)
     if script_digest(script) != problem.sha256:
-        raise InputError(f"{script} is not as the run found it; start another run")
+        raise InputError(f"{script} was changed since the run; start another run")
     remove(folder)
     drawer = Drawer(script, find_interpreter(problem.python), timeout_s, hidden)
     draws = drawer.draw((FIRST_SEED, *further_seeds(secret)), folder)

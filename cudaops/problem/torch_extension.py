@@ -197,17 +197,17 @@ def record(
         )
         if done.timed_out:
             raise InputError(
-                f"{name} does not use what it compiles within {timeout_s:g} s; --timeout raises it"
+                f"{name} does not use its extension within {timeout_s:g} s; raise --timeout"
             )
         if done.exit_code != 0:
-            said = last_words(done.stderr) or "it says nothing"
-            raise InputError(f"{name} does not run as it is: {said}")
+            said = last_words(done.stderr) or "no message"
+            raise InputError(f"{name} does not run: {said}")
         try:
             data = read_untrusted(out, "recorded.json", _MOST_BYTES)
             found = Recorded.model_validate_json(data)
         except (UntrustedFileError, ValidationError) as error:
             text = " ".join(str(error).split())[:200]
-            raise InputError(f"{name} changed what was written of it ({text})") from error
+            raise InputError(f"{name} changed its recorded files ({text})") from error
     if not any(".cu" in Path(s.name).suffix for e in found.extensions for s in e.sources):
         raise InputError(
             f"{name} compiles no CUDA by torch.utils.cpp_extension.load or load_inline; name the "
@@ -389,7 +389,9 @@ def _file_of(made: Made, kernel: str | None, name: str) -> str:
     if kernel is None:
         raise InputError(f"{name} compiles no file that defines a kernel")
     known = ", ".join(k for kernels in defined.values() for k in kernels)
-    raise InputError(f"there is no kernel {kernel!r} in what {name} compiles; it has {known}")
+    raise InputError(
+        f"there is no kernel {kernel!r} in the sources that {name} compiles; it has {known}"
+    )
 
 
 def is_torch(program: Program) -> bool:

@@ -209,7 +209,7 @@ def _tensors(value: Any) -> list[Any]:
 def _compare(name: str, got: Any, wanted: Any) -> None:
     kind = str(wanted.dtype).partition(".")[2]
     if got.shape != wanted.shape:
-        sys.exit(f"{name}: ModelNew gives shape {tuple(got.shape)}, Model {tuple(wanted.shape)}")
+        sys.exit(f"{name}: ModelNew returns shape {tuple(got.shape)}, Model {tuple(wanted.shape)}")
     got, wanted = got.double().flatten(), wanted.double().flatten()
     share = TOLERANCE.get(kind, 1e-4)
     allowed = share * (wanted.abs() + wanted.square().mean().sqrt())

@@ -210,7 +210,7 @@ class _Writer:
         packed = b""
         for key, origin, path, value in drawn.named:
             if any(key == one["name"] for one in (*arrays, *numbers)):
-                raise Refused(f"{self.name}: two of its values are called `{key}`")
+                raise Refused(f"{self.name}: two of its values are named `{key}`")
             number = _number(value)
             told = {"name": key, "origin": origin, "path": path}
             if number is None:

@@ -407,7 +407,7 @@ class Derivation:
         if lost:
             return f"the buffers of `{lost[0]}` exceed what is recorded; run a smaller problem"
         return self._hidden_launch() or (
-            f"it launches nothing in the place of `{self.kernel.name}`: a library call or host "
+            f"it launches nothing instead of `{self.kernel.name}`: a library call or host "
             "code in its place cannot be judged"
         )
 

@@ -73,8 +73,8 @@ def _without_cuda(path: Path, files: int) -> str:
     read = " nor in what it includes" if files > 1 else ""
     instead = "is it a .cu file?"
     if path.suffix == ".cu":
-        instead = "nothing of it runs on a GPU, so there is nothing to make faster"
-    return f"{path}: no CUDA in it{read} (no `__global__`, no `<<<`); {instead}"
+        instead = "there is nothing to optimize"
+    return f"{path}: no CUDA code in it{read} (no `__global__`, no `<<<`); {instead}"
 
 
 def load_kernels(path: Path) -> Program:

@@ -75,14 +75,14 @@ def named_parameters(rewrite: Rewrite, kernel: Kernel) -> frozenset[str]:
     return frozenset(words & {*template_parameter_names(kernel)} - own_names(rewrite))
 
 
-def serves(rewrite: Rewrite, kernel: Kernel, dearest: str, callee: str) -> bool:
-    """Whether a rewrite for the instance `dearest` is one for the instance `callee` too."""
-    if callee == dearest:
+def serves(rewrite: Rewrite, kernel: Kernel, hottest: str, callee: str) -> bool:
+    """Whether a rewrite for the instance `hottest` is one for the instance `callee` too."""
+    if callee == hottest:
         return True
     named = named_parameters(rewrite, kernel)
     if not named:
         return False
-    return _others(kernel, dearest, named) == _others(kernel, callee, named)
+    return _others(kernel, hottest, named) == _others(kernel, callee, named)
 
 
 def _others(kernel: Kernel, callee: str, named: frozenset[str]) -> Mapping[str, str]:

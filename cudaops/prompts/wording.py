@@ -341,7 +341,7 @@ def rule_lines(verdict: Verdict) -> tuple[str, ...]:
 
 
 def hot_line_texts(verdict: Verdict) -> tuple[str, ...]:
-    """The dearest source lines with their share of the limiting resource's use."""
+    """The hottest source lines with their share of the limiting resource's use."""
     return tuple(
         f"line {hot.location.line}, {hot.share_pct:.0f} %, {hot.note}: {line(hot.text, 160)}"
         for hot in verdict.hot_lines[:3]

@@ -239,7 +239,7 @@ def _counted(loop: Loop) -> Axis:
 
 def _bound(guard: Value) -> Polynomial:
     if not isinstance(guard, Below):
-        raise NotUnderstood("a condition that is no bound on a coordinate")
+        raise NotUnderstood("a condition that does not bound a coordinate")
     return guard.value
 
 
@@ -252,10 +252,10 @@ def _guarded(bound: Polynomial, axes: Sequence[Axis]) -> tuple[Axis, Polynomial]
         raise NotUnderstood("a condition on several coordinates")
     parts = bound.linear_in(touched[0].symbol)
     if parts is None or parts[0] != number(1):
-        raise NotUnderstood("a condition that is no upper bound")
+        raise NotUnderstood("a condition that is not an upper bound")
     limit = -parts[1]
     if not limit.terms or not limit.sure_nonnegative:
-        raise NotUnderstood("a condition that is no upper bound")
+        raise NotUnderstood("a condition that is not an upper bound")
     return touched[0], limit
 
 
@@ -267,9 +267,9 @@ def _guarded_whole(bound: Polynomial, touched: Sequence[Axis]) -> tuple[Axis, Po
     limit = of(outer.symbol) * outer.scale + of(inner.symbol) - bound
     rows = divide(limit, outer.scale)
     if any(not isinstance(atom, Symbol) for atom in rows.atoms()) or not rows.sure_nonnegative:
-        raise NotUnderstood("a bound that is no whole number of rows")
+        raise NotUnderstood("a bound that is not a whole number of rows")
     if rows.has(outer.symbol) or rows.has(inner.symbol):
-        raise NotUnderstood("a bound that is no whole number of rows")
+        raise NotUnderstood("a bound that is not a whole number of rows")
     return outer, rows
 
 

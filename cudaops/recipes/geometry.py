@@ -127,7 +127,7 @@ class _Proof:
         found = self._place(node)
         if found is not None:
             if not _is_free(found):
-                raise NotUnderstood("a thread's number within its block")
+                raise NotUnderstood("use of the thread index within its block")
             self._note(found)
             return
         match node:
@@ -156,7 +156,7 @@ class _Proof:
             else:
                 total = total + found * number(sign)
         if not _is_free(total):
-            raise NotUnderstood("a thread's number within its block")
+            raise NotUnderstood("use of the thread index within its block")
         self._note(total)
 
     def _place(self, node: s.Expression) -> Polynomial | None:
@@ -324,7 +324,7 @@ class GeometryRecipe:
         for value in rewrite.values().values():
             threads *= value
         if threads > MAX_THREADS:
-            return f"{threads} threads a block, over {MAX_THREADS}"
+            return f"{threads} threads per block, over {MAX_THREADS}"
         return f"{threads} threads do not fill a warp" if threads < _WARP else None
 
 

@@ -125,7 +125,7 @@ def sums_of_rows(reading: Reading) -> RowSums:
     factors = term.operands if isinstance(term, Apply) and term.operator == "*" else (term,)
     loads = [x for x in factors if isinstance(x, Load)]
     if len(loads) != len(factors) or {x.type for x in loads} != {store.place.type}:
-        raise NotUnderstood("a sum of something else")
+        raise NotUnderstood("another kind of sum")
     if store.place.type != total.type or store.place.type not in LETTERS:
         raise NotUnderstood("types that differ")
     if store.place.array in {x.array for x in loads}:

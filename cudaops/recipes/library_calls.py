@@ -69,7 +69,7 @@ class _Values(NamedTuple):
     def of(self, polynomial: Polynomial) -> int:
         found = polynomial.replace(self.known).constant
         if found is None:
-            raise NotUnderstood("a size that the launch does not tell")
+            raise NotUnderstood("a size that is not a launch argument")
         return found
 
     def number(self, value: Value) -> float:
@@ -78,7 +78,7 @@ class _Values(NamedTuple):
             return self.numbers[value.name]
         if isinstance(value, Literal):
             return float(value.text.rstrip("fFlL"))
-        raise NotUnderstood("a factor that the launch does not tell")
+        raise NotUnderstood("a factor that is not a launch argument")
 
 
 def _values(workload: Workload) -> _Values:
@@ -100,7 +100,7 @@ class _Buffers:
     def at(self, array: str, elements: int) -> str:
         argument = self._workload.argument(array)
         if not isinstance(argument, PointerArgument):
-            raise NotUnderstood(f"{array} is no pointer")
+            raise NotUnderstood(f"{array} is not a pointer")
         if argument.allocation not in self.found:
             self.found.append(argument.allocation)
         name = f"b{self.found.index(argument.allocation)}"
@@ -120,7 +120,7 @@ def _gemm(form: MatmulForm, workload: Workload, values: _Values) -> LibraryCall:
         if form.batch is not None:
             linear = matrix.offset.linear_in(form.batch.symbol)
             if linear is None:
-                raise NotUnderstood("matrices of a batch at no equal distances")
+                raise NotUnderstood("batch matrices with unequal strides")
             step, first = linear
         return (
             buffers.at(matrix.array, values.of(first)),
@@ -220,7 +220,7 @@ def _sum(workload: Workload, source: str, out: str, at: int) -> LibraryCall:
     launch is given and that fills the memory, else all of it."""
     argument = workload.argument(source)
     if not isinstance(argument, PointerArgument):
-        raise NotUnderstood(f"{source} is no pointer")
+        raise NotUnderstood(f"{source} is not a pointer")
     element = {"i32": "int", "u32": "unsigned", "f32": "float", "f64": "double"}.get(
         argument.element
     )

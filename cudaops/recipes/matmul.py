@@ -114,9 +114,9 @@ def tile_refusal(
         return f"a warp's 4x8 threads do not divide {BM // TM}x{BN // TN} of them"
     threads = groups * (BM // TM) * (BN // TN)
     if not _LEAST_THREADS <= threads <= 512:
-        return f"{threads} threads a block"
+        return f"{threads} threads per block"
     if any(_uneven(extent, BK, threads, lanes) for extent in (BM, BN)):
-        return f"{threads} threads do not share out the loads of a {BM}x{BN}x{BK} tile"
+        return f"{threads} threads do not divide the loads of a {BM}x{BN}x{BK} tile"
     shared = 2 * BK * (BM + BN + 2 * lanes) * size
     if shared > _STATIC_SHARED_BYTES:
         return f"{shared} bytes of shared memory, over {_STATIC_SHARED_BYTES}"
@@ -127,7 +127,7 @@ def tile_refusal(
     registers = words * tiles + _OTHER_REGISTERS[size]
     most = min(255, _REGISTERS // threads)
     if registers > most:
-        return f"about {registers} registers a thread, over {most}"
+        return f"about {registers} registers per thread, over {most}"
     return None
 
 

@@ -161,7 +161,7 @@ def _product(total: Reduced) -> tuple[str, tuple[Load, Load]]:
     if isinstance(term, Apply) and term.operator == "cast":
         term = term.operands[0]
     if not isinstance(term, Apply) or term.operator != "*" or len(term.operands) != 2:
-        raise NotUnderstood("a sum of something else than products")
+        raise NotUnderstood("another kind of sum than products")
     first, second = (_loaded(o) for o in term.operands)
     if first.type != second.type or RANK[term.type] > RANK[total.type]:
         raise NotUnderstood("factors of different types")
@@ -242,7 +242,7 @@ def _check(form: MatmulForm, reading: Reading, store: Store, others: Iterable[Lo
     require_known(form.value, form.space, inputs | outputs)
     for load in others:
         if load.array == form.out.array and load.index != store.place.offset:
-            raise NotUnderstood("the output read at another place")
+            raise NotUnderstood("the output read at another index")
     if any(reading.share(form.out.array, x.array) for x in (form.left, form.right)):
         raise NotUnderstood("an output that is also a factor")
     if form.element not in RANK or form.out_element not in RANK:
@@ -308,7 +308,7 @@ def _check_order(reading: Reading, copies: list[Store], rounds: Loop) -> None:
         raise NotUnderstood("not exactly two barriers per iteration")
     for copy in copies:
         if copy.loops != (rounds,) or copy.after_barriers != 0 or copy.guards:
-            raise NotUnderstood("a copy that is not made once a round by every thread")
+            raise NotUnderstood("a copy that not every thread makes once per iteration")
     if copies[0].place.array == copies[1].place.array:
         raise NotUnderstood("one tile written twice")
 
@@ -329,7 +329,7 @@ class _Tiles:
         self._y, self._x = flat if self.is_flat else (of(_Y), of(_X))
         for copy in copies:
             if set(self._indices(copy.place.array, copy.place.indices)) != {self._y, self._x}:
-                raise NotUnderstood("a copy to another place than the thread's own")
+                raise NotUnderstood("a copy to another element than the thread's own")
         self.bounds: set[Polynomial] = set()
         """Lengths of k below which a copy reads memory; zero stands above."""
         self.edges: list[Polynomial] = []
@@ -365,7 +365,7 @@ class _Tiles:
         allowed = {self._x, self._y, of(self._step)}
         indices = self._indices(read.array, read.indices)
         if len(indices) != 2 or not allowed.issuperset(indices):
-            raise NotUnderstood("a read from another place of a tile")
+            raise NotUnderstood("a read from another element of a tile")
         own = self._indices(copy.place.array, copy.place.indices)
         by_y, by_x = indices if own == (self._y, self._x) else reversed(indices)
         tests, load = _condition(copy.value)

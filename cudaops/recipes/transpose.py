@@ -183,7 +183,7 @@ class TransposeRecipe:
         values = rewrite.values()
         tile, rows = values["CUDAOPS_TILE"], values["CUDAOPS_ROWS"]
         if tile % rows or tile * rows > 1024:
-            return f"{rows} rows of threads do not share out a tile of {tile}"
+            return f"{rows} rows of threads do not divide a tile of {tile}"
         declared = rewrite.source.split("__shared__ ", 1)[1].split(" tile[", 1)[0]
         shared = tile * (tile + 1) * SIZES[declared.replace("own_", "")]
         if shared > _STATIC_SHARED_BYTES:

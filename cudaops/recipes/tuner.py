@@ -26,7 +26,7 @@ Values = Mapping[str, int]
 
 @dataclass(frozen=True)
 class Trial:
-    """One setting of the tune names and what came of it."""
+    """One setting of the tune names and its result."""
 
     values: Mapping[str, int]
     time_us: float | None

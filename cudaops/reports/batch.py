@@ -12,7 +12,7 @@ from cudaops.reports.quantities import Clock, one_line, times_faster
 from cudaops.reports.terminal import columns
 
 
-class Line(NamedTuple):
+class ProgramLine(NamedTuple):
     """One program as a person reads it."""
 
     program: str
@@ -26,10 +26,10 @@ class Line(NamedTuple):
     report: str | None
 
 
-def lines_of(batch: Batch) -> list[Line]:
+def lines_of(batch: Batch) -> list[ProgramLine]:
     """The rows, in order."""
     return [
-        Line(
+        ProgramLine(
             one_line(row.program),
             one_line(row.kernel or ""),
             row.outcome or row.status,

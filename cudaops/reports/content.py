@@ -36,7 +36,7 @@ RESULT_GATES = (
 
 _ENDS: dict[PerformanceLimitKind, str] = {
     "roofline": "the kernel is at the device's roofline",
-    "launch_bound": "the kernel is as short as an empty launch",
+    "launch_bound": "the kernel takes no longer than an empty launch",
     "atomic_order": "the results depend on the order of the atomics that limit it",
 }
 
@@ -241,11 +241,13 @@ def library_sentence(record: RunRecord, library: Library) -> str:
 
 
 def correctness_sentences(record: RunRecord) -> list[str]:
-    """On how many inputs the rewrite that was found matches the baseline, how exactly, which
-    branches they reach and what was assumed, one fact a sentence; empty where none was found."""
-    if record.outcome not in ("accepted", "provisional"):
-        return []
+    """On how many inputs the rewrite matches the baseline, how exactly, which branches they reach
+    and what was assumed, one fact a sentence. Empty if no rewrite was kept, unless it is a user's
+    own that passed every gate but those on time."""
     gates = {gate.name: gate for gate in gates_of(record)}
+    slow = is_rejected(record) and all(g.passed or g.name in TIMED_GATES for g in gates.values())
+    if record.outcome not in ("accepted", "provisional") and not slow:
+        return []
     facts: list[str] = []
     drawn = gates.get("correctness_domain")
     if drawn is not None and drawn.numbers.get("inputs"):
@@ -325,7 +327,7 @@ def attempt_row(attempt: Attempt, device: str) -> AttemptRow:
     why = one_line(judgement.reason if judgement.outcome == "rejected" else attempt.lesson)
     if attempt.techniques:
         told = "; ".join(technique.line for technique in attempt.techniques)
-        why = one_line(f"{why}; switched off alone: {told}", 600)
+        why = one_line(f"{why}; disabled one at a time: {told}", 600)
     return AttemptRow(
         str(attempt.iteration),
         ", ".join(p for p in parts if p),

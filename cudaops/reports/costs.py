@@ -19,7 +19,7 @@ def cost_sentence(record: RunRecord) -> str | None:
     if record.executor == "cuda":
         parts.append("GPU: no price known (set CUDAOPS_GPU_PRICE)")
     if cost.gpu is not None and cost.gpu_usd_per_hour is not None:
-        taken = f"{record.loop_time_seconds:.1f} s at {dollars(cost.gpu_usd_per_hour)} an hour"
+        taken = f"{record.loop_time_seconds:.1f} s at {dollars(cost.gpu_usd_per_hour)} per hour"
         parts = [f"GPU {dollars(cost.gpu)} ({taken})"]
     if record.model is not None:
         parts.append(f"model tokens {dollars(cost.model_tokens)}{_saved(record.model)}")
@@ -69,7 +69,7 @@ def model_sentences(use: ModelUse) -> list[str]:
     if use.price is not None:
         said.append(_price(use.price))
     if use.fell_back is not None:
-        said.append(f"Recipes proposed in its place: {one_line(use.fell_back)}")
+        said.append(f"Recipes proposed instead: {one_line(use.fell_back)}")
     return said
 
 
@@ -85,6 +85,6 @@ def _price(price: Price) -> str:
     cached = price.cached_input_usd_per_mtok
     middle = "" if cached is None else f", {dollars(cached)} cached"
     return (
-        f"Price of a million tokens: {dollars(price.input_usd_per_mtok)} in{middle}, "
+        f"Price per million tokens: {dollars(price.input_usd_per_mtok)} in{middle}, "
         f"{dollars(price.output_usd_per_mtok)} out ({one_line(price.source, 300)})"
     )

@@ -62,7 +62,7 @@ def _head(record: RunRecord) -> str:
             "any GPU. Correctness was checked by running the kernels."
         )
     if record.time_source == "modelled" and record.options.is_triton:
-        lines.append("> Results were compared in **Triton's interpreter**; no time was taken.")
+        lines.append("> Results were compared in **Triton's interpreter**; no time was measured.")
     elif record.time_source == "modelled":
         lines.append(
             f"> Every time and speedup here is **modelled** for {record.device}, not measured: "
@@ -120,7 +120,7 @@ def _accesses(program: ProgramSummary) -> str:
         "loops around it",
     )
     where = ", where `at.x` is `blockIdx.x * blockDim.x + threadIdx.x`"
-    note = f"From its source{where if any('at.' in row[2] for row in rows) else ''}."
+    note = f"Derived from its source{where if any('at.' in row[2] for row in rows) else ''}."
     title = f"## Memory accesses of `{_text(program.kernel)}`"
     return f"{title}\n\n{note}\n\n" + _table(header, rows)
 
@@ -242,7 +242,7 @@ def _how(record: RunRecord) -> str:
         ),
         *sorted(record.tools.items()),
     ]
-    return "## How it was made\n\n" + _table(("", ""), facts_of_run)
+    return "## Run details\n\n" + _table(("", ""), facts_of_run)
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -8,6 +8,7 @@ from pathlib import PurePath
 from cudaops.cuda.nvcc_line import flags_of
 from cudaops.domain.performance_limit import PerformanceLimitKind
 from cudaops.domain.run import RunRecord
+from cudaops.reports.content import correctness_sentences, is_rejected
 
 _AFTER_END: dict[PerformanceLimitKind, str] = {
     "roofline": "Fewer operations or bytes: another algorithm, or kernels fused into one.",
@@ -46,6 +47,10 @@ def next_steps(record: RunRecord) -> list[str]:
         return steps
     if record.outcome == "nothing_found" and record.end is not None:
         return [_AFTER_END[record.end.kind]]
+    if is_rejected(record):
+        if correctness_sentences(record):
+            return ["The rewrite matches the baseline; --min-speedup sets the threshold."]
+        return ["Fix what the gate reports, and run verify again."]
     if record.outcome == "nothing_found" and record.attempts:
         return ["Each candidate has its reason for rejection; --min-speedup sets the threshold."]
     if record.outcome == "nothing_found":

@@ -38,7 +38,7 @@ StepKind = Literal[
 ]
 
 
-class Judged(NamedTuple):
+class JudgedCandidate(NamedTuple):
     """One candidate, where its judgement was drawn."""
 
     iteration: Iteration
@@ -61,10 +61,12 @@ class Ending(NamedTuple):
     """Last stage that began and did not end, in a run that did not finish."""
 
 
-Content = Recording | Damage | Event | RecordedCall | RecordedTool | Judged | Patch | Ending
+Content = (
+    Recording | Damage | Event | RecordedCall | RecordedTool | JudgedCandidate | Patch | Ending
+)
 
 
-class Step(NamedTuple):
+class ReplayStep(NamedTuple):
     """One thing that a replay shows."""
 
     kind: StepKind
@@ -76,17 +78,17 @@ class Step(NamedTuple):
     content: Content
 
 
-def steps_of(recording: Recording) -> list[Step]:
+def steps_of(recording: Recording) -> list[ReplayStep]:
     """Everything that can be shown, in order."""
     return [
-        Step("run", None, None, recording),
-        *(Step("damage", None, None, damage) for damage in recording.damage),
+        ReplayStep("run", None, None, recording),
+        *(ReplayStep("damage", None, None, damage) for damage in recording.damage),
         *_timeline(recording),
         *_closing(recording),
     ]
 
 
-def of_iteration(steps: Sequence[Step], number: int) -> list[Step]:
+def of_iteration(steps: Sequence[ReplayStep], number: int) -> list[ReplayStep]:
     """The way to one candidate: what it is about, and the steps that belong to it. Raises
     InputError where the recording has no such candidate."""
     known = sorted({step.iteration for step in steps if step.iteration is not None})
@@ -98,8 +100,8 @@ def of_iteration(steps: Sequence[Step], number: int) -> list[Step]:
 
 
 def paced(
-    steps: Sequence[Step], speed: float | None, sleep: Callable[[float], None]
-) -> Iterator[Step]:
+    steps: Sequence[ReplayStep], speed: float | None, sleep: Callable[[float], None]
+) -> Iterator[ReplayStep]:
     """The steps, each after as long as the run took to get there, divided by `speed`; at once
     where `speed` is None."""
     before: float | None = None
@@ -122,7 +124,7 @@ def time_source(recording: Recording) -> TimeSource | None:
     return "modelled" if on_cpu else None
 
 
-def json_line(step: Step, *, prompts: bool) -> str:
+def json_line(step: ReplayStep, *, prompts: bool) -> str:
     """One JSON object on one line, in ASCII: nothing in it acts on a terminal. A number that JSON
     has not, such as an infinite one, stands as text. `prompts`: with every word that the model was
     asked."""
@@ -131,7 +133,7 @@ def json_line(step: Step, *, prompts: bool) -> str:
     return text.replace("\x7f", "\\u007f")
 
 
-def _timeline(recording: Recording) -> Iterator[Step]:
+def _timeline(recording: Recording) -> Iterator[ReplayStep]:
     """Events with the model's calls between them, each candidate after its judgement."""
     by_number = {iteration.number: iteration for iteration in recording.iterations}
     last, judged_at = max(by_number, default=0), _judgements(recording.events)
@@ -140,22 +142,22 @@ def _timeline(recording: Recording) -> Iterator[Step]:
         if not isinstance(entry, Event):
             number = re.match(r"\d{1,6}", entry.scope)
             kind: StepKind = "model_call" if isinstance(entry, RecordedCall) else "tool_result"
-            yield Step(kind, seconds, int(number.group()) if number else None, entry)
+            yield ReplayStep(kind, seconds, int(number.group()) if number else None, entry)
             continue
         if entry.stage == "profiler" and entry.kind == "finished":
             verdict = entry.message
         belongs = current - 1 if entry.stage == "accepted" and current > 1 else current
         if recording.record is not None and belongs > last:
-            yield Step("event", seconds, None, entry)
+            yield ReplayStep("event", seconds, None, entry)
             continue
-        yield Step("event", seconds, belongs, entry)
+        yield ReplayStep("event", seconds, belongs, entry)
         if judged := judged_at.get(id(entry)):
             current = judged + 1
             if judged in by_number:
-                content = Judged(by_number.pop(judged), verdict)
-                yield Step("iteration", seconds, judged, content)
+                content = JudgedCandidate(by_number.pop(judged), verdict)
+                yield ReplayStep("iteration", seconds, judged, content)
     for rest, iteration in sorted(by_number.items()):
-        yield Step("iteration", None, rest, Judged(iteration, None))
+        yield ReplayStep("iteration", None, rest, JudgedCandidate(iteration, None))
 
 
 MOST_GAPS = 12
@@ -216,10 +218,10 @@ def _timed(recording: Recording) -> Iterator[tuple[float, Event | RecordedCall |
         yield round(seconds, 3), entry
 
 
-def _closing(recording: Recording) -> Iterator[Step]:
+def _closing(recording: Recording) -> Iterator[ReplayStep]:
     accepted = recording.record.verify.iteration_accepted if recording.record else None
     if recording.patch:
-        yield Step("patch", None, accepted, Patch(recording.patch))
+        yield ReplayStep("patch", None, accepted, Patch(recording.patch))
     under_way: dict[str, Event] = {}
     for event in recording.events:
         if event.kind == "started":
@@ -227,11 +229,11 @@ def _closing(recording: Recording) -> Iterator[Step]:
         elif event.kind in ("finished", "failed"):
             under_way.pop(event.stage, None)
     unfinished = next(reversed(under_way.values()), None) if recording.record is None else None
-    yield Step("end", None, None, Ending(recording.record, unfinished))
+    yield ReplayStep("end", None, None, Ending(recording.record, unfinished))
 
 
 def _judgements(events: Sequence[Event]) -> dict[int, int]:
-    """`id` of the event that says what came of a candidate, to the candidate's number.
+    """`id` of the event that reports a candidate's result, to the candidate's number.
 
     A stage that was killed at its very end is run again: the last event for a candidate counts.
     """
@@ -258,7 +260,7 @@ def _stamp(text: str) -> float | None:
         return None
 
 
-def _content(step: Step, prompts: bool) -> dict[str, Any]:
+def _content(step: ReplayStep, prompts: bool) -> dict[str, Any]:
     """What a step has beside its kind, its time and its candidate: plain values and records."""
     match step.content:
         case Event() as event:
@@ -268,7 +270,7 @@ def _content(step: Step, prompts: bool) -> dict[str, Any]:
             return _fields(call, "entry") | {"messages": words}
         case RecordedTool() as told:
             return _fields(told, "entry", *(() if prompts else ("result",)))
-        case Judged(iteration, verdict):
+        case JudgedCandidate(iteration, verdict):
             kept = {"attempt": iteration.attempt, "why": iteration.why, "trials": iteration.trials}
             return {"verdict": verdict, **kept}
         case Recording() as recording:
@@ -318,7 +320,7 @@ _PATCH_STYLE = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def show(
-    recording: Recording, steps: Iterable[Step], console: Console, *, prompts: bool = False
+    recording: Recording, steps: Iterable[ReplayStep], console: Console, *, prompts: bool = False
 ) -> None:
     """Print steps as they come: events as the run did, by `Progress`. No character of a recording
     acts on a terminal. `prompts`: with every word that the model was asked and answered."""
@@ -346,11 +348,11 @@ class _Between:
         device = record.device if record else options.device if options else ""
         self._clock = Clock(time_source(recording) or "unrecorded", device)
 
-    def __call__(self, step: Step) -> RenderableType:
+    def __call__(self, step: ReplayStep) -> RenderableType:
         """The step, with no character in it that could act on a terminal."""
         return Harmless(*self._parts(step))
 
-    def _parts(self, step: Step) -> list[RenderableType]:
+    def _parts(self, step: ReplayStep) -> list[RenderableType]:
         seconds = step.seconds or 0.0
         match step.content:
             case RecordedCall() as call:
@@ -360,7 +362,7 @@ class _Between:
                 line = f"{name} ({scope}) tells the model {told.characters:,} characters"
                 words = [_block(told.result)] if self._prompts and told.result else []
                 return [stamped(seconds, "tool", line, "dim"), *words]
-            case Judged() as judged:
+            case JudgedCandidate() as judged:
                 return self._judged(judged)
             case Recording():
                 return self._opening()
@@ -401,7 +403,7 @@ class _Between:
             lines = [*lines[:ANSWER_LINES], more]
         return [*parts, indented(Text("answered:")), _block("\n".join(lines))]
 
-    def _judged(self, judged: Judged) -> list[RenderableType]:
+    def _judged(self, judged: JudgedCandidate) -> list[RenderableType]:
         attempt, number = judged.iteration.attempt, judged.iteration.number
         if attempt is None:
             return [heading(f"Candidate {number}: only its folder is left")]

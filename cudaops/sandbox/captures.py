@@ -29,7 +29,7 @@ from cudaops.executors.capture.program import launched_here
 from cudaops.executors.cpu.build import program_source
 from cudaops.executors.cuda.build import refused_by_nvcc
 from cudaops.executors.untrusted_files import remove
-from cudaops.sandbox.hottest_kernel import dearest_by_model
+from cudaops.sandbox.hottest_kernel import hottest_by_model
 from cudaops.storage import write_texts
 
 LEAST_SIZE = 16
@@ -45,7 +45,7 @@ class CapturedRun(Record):
 
     @property
     def is_judged(self) -> bool:
-        """Whether a rewrite is held against the author's kernel on its launches."""
+        """Whether a rewrite is compared with the author's kernel on its launches."""
         return self.run.role != "timed"
 
     @property
@@ -191,7 +191,7 @@ class ProgramCapture:
         found = {leader: self._captured(leader, kernel, runs[leader], alone=len(runs) == 1)}
         notices: list[str] = []
         if kernel is None:
-            found[leader], notices = self._dearest(runs[leader], found[leader])
+            found[leader], notices = self._hottest(runs[leader], found[leader])
         target = found[leader].kernel
         for number, run in enumerate(runs):
             if number != leader:
@@ -206,11 +206,11 @@ class ProgramCapture:
         _refuse_unjudged(captured)
         return self._unified(captured)
 
-    def _dearest(self, run: ProgramRun, captured: Captured) -> tuple[Captured, list[str]]:
+    def _hottest(self, run: ProgramRun, captured: Captured) -> tuple[Captured, list[str]]:
         """What was captured, or another kernel that takes more time on the device, where that is
         only modelled; and why it is not the kernel with most time here."""
         if self.executor.time_source == "modelled":
-            chosen = dearest_by_model(
+            chosen = hottest_by_model(
                 self.executor, self.program, run, captured, self.folder / "rival",
                 self.timeout_s, self.warm_ups,
             )  # fmt: skip
@@ -242,7 +242,7 @@ class ProgramCapture:
             raise InputError(self._why_not_compiled(outcome))
         where = "" if alone else f"{_shown(run)}: "
         if isinstance(outcome, Misbehaved):
-            hint = "; --timeout raises the limit" if outcome.what == "timeout" else ""
+            hint = "; raise --timeout" if outcome.what == "timeout" else ""
             raise InputError(f"{where}{outcome.placed}{hint}")
         if not outcome.workloads:
             raise InputError(f"{where}no launch of {outcome.kernel} could be captured")
@@ -359,12 +359,12 @@ def _elsewhere(executor: Executor, program: Program, message: str) -> str:
 
 def _passed_over(program: Program, captured: Captured) -> list[str]:
     """Why it is not the kernel with most time that is worked on, where it is not."""
-    dearest = launched_here(program, [count.kernel for count in captured.counts])[0]
-    told = any(f" of {dearest} cannot be captured: " in line for line in captured.passed_over)
-    if told or dearest == captured.kernel:
+    hottest = launched_here(program, [count.kernel for count in captured.counts])[0]
+    told = any(f" of {hottest} cannot be captured: " in line for line in captured.passed_over)
+    if told or hottest == captured.kernel:
         return []
     why = "takes more time, and no launch names it, so that none could be replaced"
-    return [f"{dearest} {why}; {captured.kernel} is optimized"]
+    return [f"{hottest} {why}; {captured.kernel} is optimized"]
 
 
 def _alike(captured: Captured) -> str:

@@ -107,7 +107,7 @@ class Domain(NamedTuple):
 
 
 class _Borne(NamedTuple):
-    """A draw that the author's kernel bears."""
+    """A draw that the author's kernel accepts."""
 
     draw: Draw
     trial: Trial

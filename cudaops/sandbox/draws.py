@@ -95,7 +95,7 @@ class Drawing:
     """Chooses draws for one launch and writes their contents."""
 
     def __init__(self, subject: Subject, seed: int) -> None:
-        """`seed` is secret: no rewrite can know what it will be held against."""
+        """`seed` is secret: no rewrite can know what it will be compared with."""
         self.subject = subject
         self.random = np.random.default_rng((seed, 35))
         self.passed = frozenset(
@@ -119,7 +119,7 @@ class Drawing:
         self.tables = searched_tables(subject.workload, subject.facts)
         self._asks_nan = asks_for_nan(subject.kernel.text)
         self.ways: dict[str, list[Way]] = {}
-        """Of contents that the author's kernel bears, by item."""
+        """Of contents that the author's kernel accepts, by item."""
         self.values: dict[str, list[int | float]] = {}
         """Likewise of arguments."""
         self.beside_others: set[str] = set()
@@ -216,7 +216,7 @@ class Drawing:
         }
 
     def combined(self, shape: Shape, count: int | None = None) -> Iterator[Draw]:
-        """Several things at once, by ways that the author's kernel bears one by one."""
+        """Several things at once, by ways that the author's kernel accepts one by one."""
         if count is None:
             count = min(MOST_DRAWS, self._affordable(shape))
             count = FEW_DRAWS if shape.accesses > EXPENSIVE else count

@@ -1,7 +1,7 @@
 """Which kernel takes most time on the device, where the processor's clock alone does not say.
 
 What a kernel takes on this machine's processor and on a GPU differ: a barrier costs a processor
-much, a strided access nothing. Kernels that take a good part of the dearest one's time here are
+much, a strided access nothing. Kernels that take a good part of the hottest one's time here are
 captured for their times alone and put through the time model.
 """
 
@@ -20,28 +20,28 @@ from cudaops.program.plans import baseline_plan
 from cudaops.program.splice import can_be_replaced
 
 SHARE = 0.05
-"""Of the dearest kernel's seconds: with less of them a kernel is no rival. Chosen: twelve times as
+"""Of the hottest kernel's seconds: with less a kernel is no contender. Chosen: twelve times as
 many were seen where the model has the same time for both."""
 MOST = 3
 """Rivals that are looked at, those with most seconds."""
 MOST_RUN_S = 10.0
 """A program that takes longer is not run again for it."""
 CLEARLY = 1.1
-"""By how much the model must find a rival dearer."""
+"""By how much the model must find a contender slower."""
 
 
-class Dearest(NamedTuple):
+class HottestKernel(NamedTuple):
     """The kernel with most time by the model, and what both say."""
 
     kernel: str
     notice: str
 
 
-def dearest_by_model(
+def hottest_by_model(
     executor: Executor, program: Program, run: ProgramRun, captured: Captured, folder: Path,
     timeout_s: float, warm_ups: WarmUps,
-) -> Dearest | None:  # fmt: skip
-    """The rival that takes clearly more time on the device than what was captured; None where none
+) -> HottestKernel | None:  # fmt: skip
+    """A contender that takes clearly more time on the device than the captured one; None if none
     does, or where too little is known to say so.
 
     Args:
@@ -49,11 +49,11 @@ def dearest_by_model(
         program: The author's.
         run: Its run that was captured.
         captured: The kernel with most seconds.
-        folder: Where rivals are captured; gone afterwards.
+        folder: Where contenders are captured; gone afterwards.
         timeout_s: For each step.
         warm_ups: As in `Executor.capture`.
     """
-    names = rivals(program, captured)
+    names = contenders(program, captured)
     if not names or captured.seconds > MOST_RUN_S:
         return None
     own = _modelled_us(executor, program, captured, timeout_s)
@@ -76,15 +76,15 @@ def dearest_by_model(
     if best is None or times[best] < CLEARLY * own:
         return None
     notice = (
-        f"{best} is worked on: its launches take {times[best]:.3g} us by the model of "
+        f"{best} is optimized: its launches take {times[best]:.3g} us by the model of "
         f"{executor.device}, those of {captured.kernel} {own:.3g} us, though it takes longer on "
         "this machine's processor; --kernel chooses another"
     )
-    return Dearest(best, notice)
+    return HottestKernel(best, notice)
 
 
-def rivals(program: Program, captured: Captured) -> list[str]:
-    """Kernels that may take more time on the device than the captured one, dearest first."""
+def contenders(program: Program, captured: Captured) -> list[str]:
+    """Kernels that may take more time on the device than the captured one, hottest first."""
     known = {kernel.name for kernel in program.kernels}
     target = next((c for c in captured.counts if c.kernel == captured.kernel), None)
     if target is None:
@@ -102,13 +102,13 @@ def rivals(program: Program, captured: Captured) -> list[str]:
 def _modelled_us(
     executor: Executor, program: Program, captured: Captured, timeout_s: float
 ) -> float | None:
-    """All launches of a kernel, from its dearest configuration and that one's share of them."""
-    dearest = max(captured.workloads, key=lambda w: w.time_share)
-    unit = Unit(program=program, kernel=captured.kernel, callee=dearest.callee)
+    """All launches of a kernel, from its hottest configuration and that one's share of them."""
+    hottest = max(captured.workloads, key=lambda w: w.time_share)
+    unit = Unit(program=program, kernel=captured.kernel, callee=hottest.callee)
     compiled = executor.compile(unit)
-    if not isinstance(compiled, Compiled) or dearest.time_share <= 0:
+    if not isinstance(compiled, Compiled) or hottest.time_share <= 0:
         return None
-    measured = executor.measure(compiled, dearest, baseline_plan(dearest), timeout_s=timeout_s)
+    measured = executor.measure(compiled, hottest, baseline_plan(hottest), timeout_s=timeout_s)
     if not isinstance(measured, Measurement):
         return None
-    return measured.median_us * dearest.launches / dearest.time_share
+    return measured.median_us * hottest.launches / hottest.time_share

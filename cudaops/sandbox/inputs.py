@@ -125,7 +125,7 @@ class Draw(NamedTuple):
     touches: InputSet | None = None
     """What `exact_touched` changes a few elements of."""
     kept: frozenset[int] = frozenset()
-    """Allocations that keep what was captured, whatever the kind: places may be worked out from
+    """Allocations that keep what was captured, whatever the kind: places may be computed from
     their values."""
 
 

@@ -69,9 +69,9 @@ memory of the size of its inputs, and one more comparison a side."""
 LARGE_BYTES = 64 * 1024**2
 """A workload that writes more has one: a comparison of so much takes seconds."""
 
-Standing = Literal["first", "further", "alike"]
-"""Of a workload among those of its instance: `alike` is of an earlier one's shape."""
-ENOUGH_CASES: dict[Standing, int] = {"first": 5, "further": 3, "alike": 2}
+ReferenceBudget = Literal["full", "reduced", "minimal"]
+"""Of a workload among those of its instance: `minimal`: it has the shape of an earlier one."""
+ENOUGH_CASES: dict[ReferenceBudget, int] = {"full": 5, "reduced": 3, "minimal": 2}
 """Cases of a workload, the captured one among them, that are made whatever they cost. Further
 launches differ in sizes, not in what they compute, and the rewrite passes all of them; those of one
 shape are sets of inputs by themselves."""
@@ -169,14 +169,14 @@ class Oracle(NamedTuple):
     workload: Workload
     captured: Reference
     perturbed: tuple[Reference, ...]
-    """Those on which the baseline is finite first. Empty where it bears no other inputs; the
+    """Those on which the baseline is finite first. Empty if it accepts no other inputs; the
     captured case once more where it reads nothing that could hold something else."""
     exact: Reference
     """The captured case once more where no exact inputs suit."""
     skipped: tuple[SkippedInputs, ...] = ()
     seed: int = 0
     """Secret: draws the order of launches."""
-    standing: Standing = "first"
+    budget: ReferenceBudget = "full"
     variables: tuple[Allocation, ...] = ()
     """See `changed_variables`."""
     kept: tuple[str, ...] = ()
@@ -197,7 +197,7 @@ class Oracle(NamedTuple):
 
 
 def timed_references(oracle: Oracle) -> tuple[Reference, ...]:
-    """What timed launches are held against, in the order of `TimedOutput.inputs`: the captured
+    """What timed launches are compared with, in the order of `TimedOutput.inputs`: the captured
     inputs, then those of `Executor.measure_pair`'s `alternatives`.
 
     A set on which the baseline leaves places unwritten is none of them: what stood there before a
@@ -254,7 +254,7 @@ class OracleBuilder:
         self,
         seed: int,
         say: Callable[[str], None] = lambda line: None,
-        standing: Standing = "first",
+        budget: ReferenceBudget = "full",
     ) -> Oracle:
         """Every case on which the baseline itself is well-behaved; `seed` is secret, `say` hears
         which inputs it runs on.
@@ -264,14 +264,14 @@ class OracleBuilder:
         started = time.monotonic()
         say("reference run: captured and exact inputs")
         captured = self._captured()
-        exact = self._exact(seed, captured, EXACT_KINDS if standing != "alike" else ())
-        again = [] if standing == "alike" else self._relaunched(seed, say)
+        exact = self._exact(seed, captured, EXACT_KINDS if budget != "minimal" else ())
+        again = [] if budget == "minimal" else self._relaunched(seed, say)
         perturbed: list[Reference] = list(self._beside_exact)
         for draw in self._draws(seed, exact, perturbed):
             cases = sum(not one.is_zero for one in (captured, *perturbed, *again))
             cases += exact.kind != "captured"
             spent = time.monotonic() - started
-            if cases >= ENOUGH_CASES[standing] and spent > EXTRA_CASES_S:
+            if cases >= ENOUGH_CASES[budget] and spent > EXTRA_CASES_S:
                 why = f"time limit: {cases} sets took {spent:.0f} s"
                 self._skipped.append(SkippedInputs(draw.kind, why))
                 continue
@@ -289,7 +289,7 @@ class OracleBuilder:
             if isinstance(a, PointerArgument) and a.allocation in kept
         )  # fmt: skip
         return Oracle(
-            self._workload, captured, tuple(perturbed), exact, skipped, seed, standing,
+            self._workload, captured, tuple(perturbed), exact, skipped, seed, budget,
             self._variables, names,
         )  # fmt: skip
 
@@ -399,7 +399,7 @@ class OracleBuilder:
         outputs = self._run_baseline(draw.kind, inputs)
         if isinstance(outputs, str):
             return outputs
-        if self._moves_indices(draw.kind) and not self._settles(draw.kind, inputs, outputs):
+        if self._moves_indices(draw.kind) and not self._orderless(draw.kind, inputs, outputs):
             return UNSETTLED
         finite = self._finite(outputs)
         if draw.kind == "exact_touched" and finite:
@@ -486,7 +486,7 @@ class OracleBuilder:
             return any(a.role == "inout" and a.element not in FLOATING for a in every)
         return kind in INTEGER_KINDS and not self._floating
 
-    def _settles(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> bool:
+    def _orderless(self, kind: CaseKind, inputs: InputSet, outputs: dict[int, str]) -> bool:
         """Whether the result is the same whichever thread comes last. Indices that the program has
         once each may be there several times."""
         if self._facts is not None and not self._facts.scatters:

@@ -32,7 +32,7 @@ MOST_LINES = 2000
 
 
 class PrintedComparison(NamedTuple):
-    """Two outputs held against each other."""
+    """Two outputs to compare."""
 
     matches: bool
     summary: str

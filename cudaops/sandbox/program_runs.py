@@ -141,7 +141,7 @@ class ProgramRuns:
         if isinstance(ran, Misbehaved) and ran.what == "timeout" and run.captured.paused:
             return _captured(run)
         if not isinstance(ran, ProgramRan):
-            raise InputError(f"the author's program does not run as it is: {ran.placed}")
+            raise InputError(f"the author's program does not run: {ran.placed}")
         return ran
 
     def _rewritten(

@@ -1,7 +1,7 @@
 """Smaller launches of the author's kernel: other sizes, few blocks, buffers as large as needed.
 
 A size is an integer argument that the program never changes. Which grid belongs to other sizes is
-read off the captured launch (`grid.x` is `ceil(n / 256)`), and held against a larger grid: where
+read off the captured launch (`grid.x` is `ceil(n / 256)`), and compared with a larger grid: where
 further blocks change the result, or where the kernel leaves its buffers, the sizes are none.
 """
 
@@ -57,7 +57,7 @@ LIMIT_S = 30.0
 
 
 class Shape(NamedTuple):
-    """A launch that the author's kernel bears."""
+    """A launch that the author's kernel accepts."""
 
     workload: Workload
     """Its contents before are the beginning of the captured ones."""

@@ -2,7 +2,7 @@
 
 Each way is one property that authors' inputs have or lack: order, repetition, range, sign, size of
 the exponent, values that an input says of itself by its type. Which of them the author's kernel
-bears is found by running it (`drawn.py`), never assumed.
+accepts is found by running it (`drawn.py`), never assumed.
 """
 
 from __future__ import annotations

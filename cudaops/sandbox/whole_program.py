@@ -37,7 +37,7 @@ NVCC_TIMEOUT_S = 180.0
 ROUNDINGS = 1024
 """Of the largest result: an error that a program prints of itself may be so large. Chosen: what a
 million numbers added in another order may be off by, each as much as the sum. Results themselves
-are held against much less on every captured launch (`gates.accuracy`)."""
+are compared with much less on every captured launch (`gates.accuracy`)."""
 LOOKED_AT = 1 << 20
 """Elements of a result among which the largest is sought."""
 

@@ -45,7 +45,13 @@ from cudaops.sandbox.bench_state import (
 )
 from cudaops.sandbox.captures import CapturedRun, CapturedRuns, ProgramCapture
 from cudaops.sandbox.inputs import holds_doubles
-from cudaops.sandbox.oracle import Baseline, Oracle, OracleBuilder, Standing, timed_references
+from cudaops.sandbox.oracle import (
+    Baseline,
+    Oracle,
+    OracleBuilder,
+    ReferenceBudget,
+    timed_references,
+)
 from cudaops.sandbox.preloaded import preloaded
 from cudaops.sandbox.program_runs import ProgramRuns, runs_ahead
 from cudaops.sandbox.roles import confirm_reproduces, refine_roles
@@ -100,8 +106,8 @@ class Workbench:
         self._baseline_times: dict[str, Measurement] = {}
         self._lock = threading.RLock()
         self.once = Once()
-        """What every candidate is held against: references, drawn inputs (`gates.domain`), what the
-        oracle can see (`gates.qualification`), anchors (`graph.certificate`)."""
+        """What candidates are compared with: references, drawn inputs (`gates.domain`), the
+        oracle's sensitivity (`gates.qualification`), anchors (`graph.certificate`)."""
         self.ahead = Ahead()  # what every candidate will need
         self.program_runs = ProgramRuns(executor, program, timeout_s, models_time=self.models_time)
         self.evaluated: dict[tuple[str, float], Evaluation] = {}
@@ -119,7 +125,7 @@ class Workbench:
 
     @property
     def judged(self) -> tuple[Workload, ...]:
-        """Those on which a rewrite is held against the author's kernel."""
+        """Those on which a rewrite is compared with the author's kernel."""
         return tuple(w for w in self.workloads if w.is_judged)
 
     @property
@@ -139,7 +145,7 @@ class Workbench:
         return tuple(w for w in self.captured.workloads if known[w.callee])
 
     def judged_of(self, rewrite: Rewrite) -> tuple[Workload, ...]:
-        """Those on which it is held against the author's kernel."""
+        """Those on which it is compared with the author's kernel."""
         return tuple(w for w in self.workloads_of(rewrite) if w.is_judged)
 
     @property
@@ -488,7 +494,7 @@ class Workbench:
         run and secret ones. Made on first use. Raises InputError: see `draws_of`."""
         with self._lock:
             if self._draws is None:
-                assert self.program.problem is not None, "asked of problems alone"
+                assert self.program.problem is not None, "applies to Python references only"
                 self._draws = draws_of(
                     self.program.problem,
                     self.seed,
@@ -520,9 +526,9 @@ class Workbench:
         parts = (baseline, workload, self.policy, folder, self.timeout_s)
         same = (w for w in self.captured.workloads if w.is_judged and w.callee == workload.callee)
         shapes = [w.shape for w in takewhile(lambda one: one.id != workload.id, same)]
-        standing: Standing = "further" if shapes else "first"
-        standing = "alike" if workload.shape in shapes else standing
-        return OracleBuilder(self.executor, *parts).build(self.seed, say, standing)
+        budget: ReferenceBudget = "reduced" if shapes else "full"
+        budget = "minimal" if workload.shape in shapes else budget
+        return OracleBuilder(self.executor, *parts).build(self.seed, say, budget)
 
     def baseline(self, workload: Workload) -> Baseline:
         """The author's kernel with the widest build that compiles: floats at least have one where

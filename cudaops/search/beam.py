@@ -175,7 +175,7 @@ class Draft:
         return _one_of_each(self._unused(), self._touched())
 
     def _touched(self) -> set[str]:
-        """Families that were begun, by name of what was wanted and of what came of it."""
+        """Families that were begun, by name of what was wanted and of the result of it."""
         asked = {b.order.family for b in self._branches if b.order.family is not None}
         return asked | {b.family for b in self._branches} | set(self._counts)
 

@@ -124,7 +124,7 @@ class ServiceClient:
         """The job with its result."""
         job = self._read(Job, (await self._ask("GET", f"/jobs/{id}")).content)
         if job.result is not None and not isinstance(job.result, RESULTS[job.kind]):
-            raise ServiceUnavailable(f"job {id} has a result of another kind", UPDATE)
+            raise ServiceUnavailable(f"job {id} has a result of an unexpected type", UPDATE)
         return job
 
     async def cancel(self, id: UUID) -> None:
@@ -219,8 +219,8 @@ class ServiceClient:
                     return await once()
         except (_Trouble, httpx.TransportError) as trouble:
             raise ServiceUnavailable(
-                f"the service {self.address} gives no good answer: {_short(trouble)}",
-                "look whether it runs (`cudaops doctor`); the job goes on there, and `cudaops"
+                f"the service {self.address} does not answer correctly: {_short(trouble)}",
+                "check the service (`cudaops doctor`); the job continues there, and `cudaops"
                 " resume` fetches it"
                 if self._answered
                 else "start it there (`cudaops serve`), or"
@@ -251,7 +251,7 @@ class ServiceClient:
             return record.model_validate_json(text)
         except ValueError:
             raise ServiceUnavailable(
-                f"{self.address} answers with something else than this cudaops reads",
+                f"{self.address} sent an answer that this version cannot read",
                 f"correct CUDAOPS_SERVER, or {UPDATE}",
             ) from None
 

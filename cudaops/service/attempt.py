@@ -42,7 +42,7 @@ Why = Literal["died", "cancelled", "lost", "stopped", "too long"]
 log = structlog.get_logger("cudaops.worker")
 
 
-class Place(NamedTuple):
+class WorkerSetup(NamedTuple):
     """Where jobs are worked on, and how."""
 
     settings: Settings
@@ -59,7 +59,9 @@ class Place(NamedTuple):
 class Attempt:
     """Of `claim`, at `place`."""
 
-    def __init__(self, store: Store, claim: Claim, place: Place, on_event: Callable[[Event], None]):
+    def __init__(
+        self, store: Store, claim: Claim, place: WorkerSetup, on_event: Callable[[Event], None]
+    ):
         self._store, self._claim, self._place = store, claim, place
         self._on_event = on_event
         self._pending: list[JobEvent] = []
@@ -98,7 +100,9 @@ class Attempt:
             job.warning("job goes back to the queue", why=ended, how=child.how_it_died)
             await self._give_back(lost=ended == "died")
         elif ended == "lost":
-            job.warning("the lease is lost; another worker has the job or the database was away")
+            job.warning(
+                "the lease is lost; another worker has the job, or the database was unreachable"
+            )
         else:
             job.warning("job ended", why=ended, how=child.how_it_died)
             await self._end(Ended(None, _problem(ended, child, place.limit_s)), ended)

@@ -75,14 +75,14 @@ class Wanted(NamedTuple):
         return hashlib.sha256(text.encode()).hexdigest()
 
 
-class Item(Record):
+class BatchItem(Record):
     """How far one program has come."""
 
     name: str
     sha256: str
     job: UUID | None = None
     row: BatchRow | None = None
-    """What came of it, once its results are here."""
+    """Its result, once its results are here."""
 
 
 class State(Record):
@@ -92,7 +92,7 @@ class State(Record):
     created_at: datetime
     server: str | None
     """Address of the service; null: one of the batch's own."""
-    items: tuple[Item, ...]
+    items: tuple[BatchItem, ...]
 
 
 class BatchFolder:
@@ -163,7 +163,7 @@ class BatchFolder:
         await _all(follow() for _ in range(FOLLOWED))
 
     def batch(self) -> Batch:
-        """What came of it; after `work`."""
+        """Its result; after `work`."""
         rows = [item.row for item in self._items if item.row is not None]
         return batch_of(self._state.id, self._state.created_at, rows)
 
@@ -201,7 +201,7 @@ class BatchFolder:
         self._end(at, await self._fetch(wanted, job, service), say)
 
     async def _fetch(self, wanted: Wanted, job: Job, service: ServiceClient) -> BatchRow:
-        """What came of a job, after its files are in the folder of its program."""
+        """Result of a job, after its files are in the folder of its program."""
         figures = None
         if job.status == "succeeded":
             folder = self.folder / wanted.name
@@ -220,7 +220,7 @@ class BatchFolder:
         faster = f", {speedup_of(row)}" if row.speedup else ""
         say(f"{done} of {len(self._items)}: {self._wanted[at].name} {word}{faster}")
 
-    def _keep(self, at: int, item: Item) -> None:
+    def _keep(self, at: int, item: BatchItem) -> None:
         self._items[at] = item
         self._save()
 
@@ -234,7 +234,7 @@ def _wrong(why: str) -> dict[str, Any]:
 
 
 def _new(wanted: Sequence[Wanted], server: str | None) -> State:
-    items = tuple(Item(name=each.name, sha256=each.sha256) for each in wanted)
+    items = tuple(BatchItem(name=each.name, sha256=each.sha256) for each in wanted)
     return State(id=uuid4(), created_at=datetime.now(UTC), server=server, items=items)
 
 
@@ -264,18 +264,18 @@ def _raise_if_other(
     begun = f"the batch in {folder}"
     if known.server != server:
         where = known.server or "a service of its own"
-        raise InputError(f"{begun} was begun at {where}; continue there, or name another --out")
+        raise InputError(f"{begun} was started at {where}; continue there, or name another --out")
     before = {item.name: item.sha256 for item in known.items}
     now = {each.name: each.sha256 for each in wanted}
     for name in [*before, *now]:
         if before.get(name) != now.get(name):
             what = "is gone" if name not in now else "is new" if name not in before else "changed"
             raise InputError(
-                f"{begun} was begun with other programs or options: {name} {what}; undo that, or"
+                f"{begun} was started with other programs or options: {name} {what}; undo that, or"
                 " name another --out"
             )
     if list(before) != list(now):
-        raise InputError(f"{begun} was begun in another order; undo that, or name another --out")
+        raise InputError(f"{begun} was started in another order; undo that, or name another --out")
 
 
 async def _all(works: Iterator[Coroutine[Any, Any, None]]) -> None:
@@ -336,8 +336,10 @@ async def _address(process: asyncio.subprocess.Process, log: Path) -> str:
     line = (await process.stdout.readline()).decode()
     found = _SERVES.match(line)
     if found is None or found[2]:
-        why = _complaint(log) or (found[2] if found else "it said nothing")
-        raise SandboxUnavailable(f"the batch's own service does not come up: {why}", f"see {log}")
+        why = _complaint(log) or (found[2] if found else "no message")
+        raise SandboxUnavailable(
+            f"the batch's temporary service does not start: {why}", f"see {log}"
+        )
     return found[1]
 
 

@@ -177,7 +177,7 @@ def _write(folder: Path, files: dict[str, str]) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError:
-            raise InputError(f"files: {name} lies below what is a file itself") from None
+            raise InputError(f"files: {name} is below a path that is itself a file") from None
         if not path.parent.resolve().is_relative_to(inside) or path.is_dir():
             raise InputError(f"files: {name} is not a path below the program's folder")
         path.write_text(text, encoding="utf-8", newline="")

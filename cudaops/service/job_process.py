@@ -237,7 +237,7 @@ class JobProcess:
 
 
 def _main(channel: Connection, kind: JobKind, task: Task) -> None:
-    """The process's end: perform, and say what came of it."""
+    """The process's end: perform, and report the result."""
     os.setsid()
     adopt_orphans()
     signal.signal(signal.SIGTERM, lambda _number, _frame: _vanish())

@@ -72,7 +72,7 @@ class _Body:
             async with asyncio.timeout(self._options.stall_seconds):
                 message = await self._receive()
         except TimeoutError:
-            raise _too_slow(f"nothing came for {self._options.stall_seconds:g} s") from None
+            raise _too_slow(f"no data for {self._options.stall_seconds:g} s") from None
         if message["type"] != "http.request":
             self._complete = True
             return message

@@ -328,7 +328,7 @@ async def readiness(store: Store) -> Readiness | str:
         return f"the service's database does not answer; {REMEDY}"
     if not workers:
         return (
-            f"no worker was seen in the last {WORKER_SEEN_S} s: jobs are taken and wait; start"
+            f"no worker was seen in the last {WORKER_SEEN_S} s: jobs are queued; start"
             " one with `cudaops worker`"
         )
     executors = sorted({executor for worker in workers for executor in worker.executors})
@@ -365,7 +365,7 @@ def build_operation_router(
     @router.get(
         "/readyz",
         operation_id="readiness",
-        summary="Can jobs be taken and done?",
+        summary="Can jobs be accepted and run?",
         responses=responses("not-ready"),
     )
     async def readyz() -> Readiness:

@@ -19,7 +19,7 @@ from cudaops.graph.events import EventLog
 from cudaops.graph.folder import write_whole
 from cudaops.graph.html_report import REPORT_NAME, html_report
 from cudaops.graph.resolve_options import place, resolve
-from cudaops.graph.services import make_executor, open_bench, settled
+from cudaops.graph.services import make_executor, open_bench, with_found_device
 from cudaops.graph.verify_files import read_candidate
 from cudaops.program.given import check_arguments
 from cudaops.program.parse import load_program
@@ -139,7 +139,7 @@ def _compile(task: Task, options: RunOptions) -> Compiled | CompileFailed:
     which instance of which kernel is meant."""
     assert isinstance(task.request, CompileRequest)
     executor = make_executor(options, task.settings)
-    options = settled(options, executor)
+    options = with_found_device(options, executor)
     program = load_program(Path(options.source))
     name, text = _only_kernel(program, task.request), task.request.candidate
     if name is not None and (text is None or "@launch" in text):
@@ -168,7 +168,7 @@ def _only_kernel(program: Program, request: ProgramRequest) -> str | None:
 
 def _rewrite(text: str) -> Rewrite:
     try:
-        return make_rewrite(text, proposer="user", title=CANDIDATE, why="given by the user")
+        return make_rewrite(text, proposer="user", title=CANDIDATE, why="submitted by the user")
     except PlanError as error:
         raise InputError(f"{CANDIDATE}:{error}") from error
 
@@ -177,7 +177,7 @@ def _benchmark(task: Task, options: RunOptions, events: EventLog) -> BenchmarkRe
     assert isinstance(task.request, BenchmarkRequest)
     events.emit("intake", "intake", "started", "running the program once")
     executor = make_executor(options, task.settings)
-    bench = open_bench(settled(options, executor), executor)
+    bench = open_bench(with_found_device(options, executor), executor)
     events.emit("intake", "intake", "finished", f"{bench.callee}, {len(bench.workloads)} workloads")
     events.emit("sandbox", "sandbox", "started", "timing")
     if task.request.candidate is None:

@@ -119,7 +119,7 @@ class VerifyRequest(ProgramRequest, JudgeOptions):
 
 
 class BenchmarkRequest(ProgramRequest):
-    """Time the kernel, and a rewrite beside it; judges nothing."""
+    """Time the kernel and a rewrite; no judgement."""
 
     candidate: Text | None = None
     """Device source with `@launch` directives; null: the author's kernel alone."""
@@ -181,7 +181,7 @@ class CompileResult(Record):
     """The compiler's name, or its first error in one line."""
     location: SourceLocation | None = None
     log: str = ""
-    """What the compiler printed, bounded to 16 KiB."""
+    """Compiler output, bounded to 16 KiB."""
     seconds: float | None = None
     cached: bool = False
     resources: tuple[KernelResources, ...] = ()
@@ -274,7 +274,7 @@ class JobSummary(Record):
 
 
 class Job(JobSummary):
-    """A job with what came of it."""
+    """A job with its result."""
 
     result: JobResult | None = None
     """Null until it has succeeded."""

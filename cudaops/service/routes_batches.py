@@ -1,4 +1,4 @@
-"""Batches over HTTP: several programs as one request, and one table of what came of them."""
+"""Batches over HTTP: several programs as one request, and one table of their results."""
 
 from __future__ import annotations
 

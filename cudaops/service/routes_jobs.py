@@ -100,7 +100,7 @@ def parse(body: bytes | str) -> Any:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        _malformed("a name stands twice in an object")
+        _malformed("a name occurs twice in an object")
     return found
 
 

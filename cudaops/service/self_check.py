@@ -115,7 +115,7 @@ async def _checked(options: CheckOptions) -> Checked:
         return Checked.model_validate_json(said)
     except (ValueError, TimeoutError):
         raise SandboxUnavailable(
-            "the process that tries this worker's executors does not come to an end",
+            "the process that tests this worker's executors did not finish",
             "see what it has written above; a machine without memory for it needs more, or fewer"
             " jobs",
         ) from None

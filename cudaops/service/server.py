@@ -359,7 +359,7 @@ READY_WITHIN_S = 60.0
 """How long the first worker may take to say that it is there; after that we say so and go on."""
 
 
-class Place(Record):
+class ListenAddress(Record):
     """Where to listen."""
 
     host: str = "127.0.0.1"
@@ -375,7 +375,7 @@ class Place(Record):
 
 async def serve(
     settings: Settings,
-    place: Place,
+    place: ListenAddress,
     options: ServiceOptions,
     workers: Sequence[Sequence[str]],
     announce: Callable[[str], None],
@@ -415,11 +415,13 @@ async def serve(
             await store.close()
 
 
-async def _raise_if_open_to_others(store: Store, place: Place, options: ServiceOptions) -> None:
+async def _raise_if_open_to_others(
+    store: Store, place: ListenAddress, options: ServiceOptions
+) -> None:
     if place.loopback or options.admin_token is not None or await store.tokens():
         return
     raise InputError(
-        f"--host {place.host} lets others connect, and there is no token: first"
+        f"--host {place.host} accepts remote connections without a token: first"
         " `cudaops token add NAME --scope run`, or set CUDAOPS_ADMIN_TOKEN"
     )
 

@@ -28,7 +28,7 @@ from cudaops.domain.run import Event
 from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
 from cudaops.executors.cuda.telemetry import gpu_gauges, whole_gpus
 from cudaops.service import gpu_faults, tracing
-from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, Place
+from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, WorkerSetup
 from cudaops.service.database import WORKER_POLL_S, build_queue_app, queue_of
 from cudaops.service.job_folder import JobFolder, remove_left
 from cudaops.service.job_process import fault, job_event, start_server
@@ -273,7 +273,7 @@ class Worker:
             return
 
     async def _attempt(self, claim: Claim) -> None:
-        place = Place(
+        place = WorkerSetup(
             settings=self._settings,
             folder=JobFolder(self._options.folder / str(claim.job.id)),
             executors=self._executors,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from cudaops.timemodel.gimple import Function, Statement, is_reference, ssa_names
 from cudaops.timemodel.instructions import Op
-from cudaops.timemodel.work import Site
+from cudaops.timemodel.work import MemorySite
 
 MOST_COPIES = 16
 """Iterations of a loop whose loads may go out together."""
@@ -48,7 +48,7 @@ class _Place(NamedTuple):
 class Aliasing:
     """What is known of one kernel's accesses to global memory."""
 
-    def __init__(self, function: Function, ops: Iterable[Op], sites: Sequence[Site]) -> None:
+    def __init__(self, function: Function, ops: Iterable[Op], sites: Sequence[MemorySite]) -> None:
         """`ops` are all of the kernel's; `sites` what their loads and stores are indices of."""
         self._function = function
         self._made: dict[str, Statement] = {}

@@ -34,7 +34,7 @@ from cudaops.timemodel.trace import (
     sites_of,
     traffic,
 )
-from cudaops.timemodel.work import KernelWork, Mix, Site, ThreadCounts, Use
+from cudaops.timemodel.work import KernelWork, MemorySite, Mix, ThreadCounts, Use
 
 _OWN = ("cudaops::", "_GLOBAL__")
 """Functions of the runner and of our headers in a unit's dump."""
@@ -194,7 +194,7 @@ def _base(name: str) -> str:
 
 
 def _callees(
-    functions: tuple[Function, ...], kernel: Function, sites: tuple[Site, ...]
+    functions: tuple[Function, ...], kernel: Function, sites: tuple[MemorySite, ...]
 ) -> dict[str, Callee]:
     """What a call of each device function that stayed a call takes, with the calls it makes."""
     result: dict[str, Callee] = {}
@@ -214,7 +214,9 @@ _CALL_DEPTH = 4
 """Calls inside calls that are followed; a deeper recursion counts as a call and little else."""
 
 
-def _callee(function: Function, sites: tuple[Site, ...], inner: Mapping[str, Callee]) -> Callee:
+def _callee(
+    function: Function, sites: tuple[MemorySite, ...], inner: Mapping[str, Callee]
+) -> Callee:
     entry = next(iter(function.blocks.values())).count
     translator = Translator(function, finder(sites), inner)
     mix, counts = Mix(), ThreadCounts()
@@ -249,18 +251,20 @@ def _joins_atomics(function: Function) -> bool:
     return integers and not any(_UPDATE_LOOP.search(v) for v in values)
 
 
-def _traced(sample: Sample, l1_bytes: float, joins: bool) -> tuple[Site, ...]:
+def _traced(sample: Sample, l1_bytes: float, joins: bool) -> tuple[MemorySite, ...]:
     sites = sites_of(sample.trace, l1_bytes, vector_members(sample.functions))
     return tuple(_joined(s) if joins else s for s in sites)
 
 
-def _joined(site: Site) -> Site:
+def _joined(site: MemorySite) -> MemorySite:
     if not site.atomic or site.same_address < 0.98 * site.lanes:
         return site
     return replace(site, accesses_per_block=site.requests_per_block, same_address=1.0)
 
 
-def _hottest(trace: Trace, sites: tuple[Site, ...], grid_blocks: int, joins: bool) -> AtomicLine:
+def _hottest(
+    trace: Trace, sites: tuple[MemorySite, ...], grid_blocks: int, joins: bool
+) -> AtomicLine:
     """The line of global memory that takes most atomics in the whole launch, over its blocks."""
     met = busiest_line(trace, grid_blocks)
     atomics = [s for s in sites if s.atomic and s.space == "global"]
@@ -278,7 +282,10 @@ def _heaviest(sample: Sample) -> float:
 
 
 def _line_mixes(
-    function: Function, sites: tuple[Site, ...], callees: Mapping[str, Callee], sampled: Sampled
+    function: Function,
+    sites: tuple[MemorySite, ...],
+    callees: Mapping[str, Callee],
+    sampled: Sampled,
 ) -> dict[tuple[str, int], Mix]:
     translator = Translator(function, finder(sites), callees)
     result: dict[tuple[str, int], Mix] = {}
@@ -362,7 +369,7 @@ def _costs(model: LaunchModel, limiter: str) -> dict[Line, float]:
     return costs
 
 
-def _line_of(model: LaunchModel, site: Site) -> Line:
+def _line_of(model: LaunchModel, site: MemorySite) -> Line:
     """Where an access stands; of one to local memory, where its array is declared. Of spills no
     line tells: that of no file."""
     if site.space != "local":
@@ -378,7 +385,7 @@ def _line_of(model: LaunchModel, site: Site) -> Line:
     return PurePosixPath(file).name, first + text.count("\n", 0, found.start())
 
 
-def _memory_cost(m: Modelled, index: int, site: Site, limiter: str) -> float:
+def _memory_cost(m: Modelled, index: int, site: MemorySite, limiter: str) -> float:
     count = site.instructions_per_block
     load = m.costs.load([Use(index, 1.0)])
     stored = m.costs.store([Use(index, 1.0)])

@@ -25,7 +25,7 @@ from cudaops.timemodel.steps import (
     unroll_factor,
     unrolled,
 )
-from cudaops.timemodel.work import Mix, Phase, Site, Step, Stretch, ThreadCounts, Use
+from cudaops.timemodel.work import MemorySite, Mix, Phase, Step, Stretch, ThreadCounts, Use
 
 
 class KernelShape(NamedTuple):
@@ -56,7 +56,7 @@ class Sampled(NamedTuple):
 
 def shape(
     function: Function,
-    sites: Sequence[Site],
+    sites: Sequence[MemorySite],
     find: FindSite,
     callees: Mapping[str, Callee],
     sampled: Sampled,
@@ -183,7 +183,7 @@ def operations(function: Function, translator: Translator) -> dict[int, list[Op]
 
 
 def _stretch(
-    run: Run, function: Function, sites: Sequence[Site], nodes: list[Node], sampled: Sampled,
+    run: Run, function: Function, sites: Sequence[MemorySite], nodes: list[Node], sampled: Sampled,
     turns: float, aliasing: Aliasing, lanes: float,
 ) -> Stretch | None:  # fmt: skip
     threads = _threads_taking_part(run.head, nodes) / sampled.blocks / max(turns, 1e-9)
@@ -258,7 +258,7 @@ def _leaves(node: Node, run: Run) -> bool:
 
 
 def _lanes(
-    run: Run, sites: Sequence[Site], sampled: Sampled, divergence: Divergence
+    run: Run, sites: Sequence[MemorySite], sampled: Sampled, divergence: Divergence
 ) -> float:  # fmt: skip
     """Active threads of a warp in this run, from its unconditional memory accesses and, in a loop,
     from the turns of each warp's longest lane: the trace drops what a thread does too often, and
@@ -526,7 +526,7 @@ LOADS_A_STEP = 8.0
 """How instructions whose place in the code is not known are bundled."""
 
 
-def balanced(phases: Sequence[Phase], sites: Sequence[Site], warps: int) -> list[Phase]:
+def balanced(phases: Sequence[Phase], sites: Sequence[MemorySite], warps: int) -> list[Phase]:
     """The same phases with every site's instructions scaled to the traced number; what no step has
     is added to the phase with the most work."""
     used = [0.0] * len(sites)
@@ -560,7 +560,7 @@ def _scaled(phase: Phase, value: Callable[[Use], float]) -> Phase:
 
 
 def _with_missing(
-    phases: list[Phase], sites: Sequence[Site], missing: Sequence[int], warps: int
+    phases: list[Phase], sites: Sequence[MemorySite], missing: Sequence[int], warps: int
 ) -> list[Phase]:
     if not missing:
         return phases

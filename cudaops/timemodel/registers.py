@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from cudaops.domain.execution import KernelResources
 from cudaops.timemodel.gimple import Block, Function, Statement, array_base, bytes_of, ssa_names
-from cudaops.timemodel.work import Site
+from cudaops.timemodel.work import MemorySite
 
 OVERHEAD = 20.0
 GROWTH = 1.15
@@ -157,7 +157,7 @@ def arrays_in_local_memory(function: Function) -> frozenset[str]:
 def local_sites(
     function: Function, blocks: int, threads: int, l1_bytes: float,
     resources: KernelResources | None,
-) -> list[Site]:  # fmt: skip
+) -> list[MemorySite]:  # fmt: skip
     """Accesses to local memory: arrays indexed by a value, and spilled registers where nvcc told.
 
     A word of all lanes stands in one line of 128 bytes, so that lanes with one index need one
@@ -208,10 +208,10 @@ def local_sites(
 
 def _local_site(
     name: str, write: bool, size: int, accesses: float, rows: float, hit: float
-) -> Site:
+) -> MemorySite:
     requests = accesses / 32.0
     wavefronts = rows * size / 4
-    return Site(
+    return MemorySite(
         space="local", write=write, atomic=False, file=name, line=0, bytes_per_thread=size,
         instructions_per_block=requests, requests_per_block=requests, accesses_per_block=accesses,
         wavefronts=wavefronts, ideal_wavefronts=wavefronts,

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from cudaops.cuda.architectures import PREFETCH_REGISTERS, Microarchitecture
 from cudaops.cuda.devices import Device
-from cudaops.timemodel.work import KernelWork, Mix, Phase, Site, Step, Use
+from cudaops.timemodel.work import KernelWork, MemorySite, Mix, Phase, Step, Use
 
 DATA_PATH_QUEUE = 512.0
 """Wavefronts that wait inside L1, where a warp counts as waiting for data; beyond them it counts as
@@ -285,7 +285,7 @@ def stages_of(work: KernelWork) -> list[Stage]:
 class Costs:
     """What one memory instruction of each site costs on a device."""
 
-    sites: tuple[Site, ...]
+    sites: tuple[MemorySite, ...]
     lsu_cycles: float
     """Cycles the load/store units need for one warp instruction."""
     l2_cycles_per_byte: float
@@ -373,7 +373,7 @@ class Costs:
                 dram += sent * self.dram_write_share * self.dram_cycles_per_byte
         return issue, path, l2, dram
 
-    def _sent(self, site: Site, instructions: float, size_bytes: float) -> float:
+    def _sent(self, site: MemorySite, instructions: float, size_bytes: float) -> float:
         """Cycles of this SM's port to L2 for stores or atomics of a site, one warp."""
         moved = size_bytes * self.store_cycles_per_byte
         if not site.atomic:
@@ -388,7 +388,7 @@ class Costs:
         plain = self.times.alu_latency
         return step.chain * (plain + double * (self.times.fp64_latency - plain))
 
-    def wavefronts(self, site: Site) -> float:
+    def wavefronts(self, site: MemorySite) -> float:
         """Cycles of the data path one instruction holds: its wavefronts, or the time its addresses
         take to get through the load/store units."""
         if site.space == "constant":
@@ -417,7 +417,7 @@ class Costs:
         }  # fmt: skip
 
 
-def _written_bytes(site: Site) -> float:
+def _written_bytes(site: MemorySite) -> float:
     if site.space != "global" or not site.write:
         return 0.0
     return site.instructions_per_block * site.sectors * 32.0

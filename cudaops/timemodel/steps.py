@@ -24,7 +24,7 @@ from cudaops.timemodel.gimple import (
     ssa_names,
 )
 from cudaops.timemodel.instructions import Op
-from cudaops.timemodel.work import NOTHING, Mix, Site, Step, Use
+from cudaops.timemodel.work import NOTHING, MemorySite, Mix, Step, Use
 
 SMALL_BODY = 14.0
 LARGE_BODY = 32.0
@@ -67,7 +67,7 @@ class Scheduler:
     def __init__(
         self,
         function: Function,
-        sites: Sequence[Site],
+        sites: Sequence[MemorySite],
         weight: Callable[[int, float], float],
         aliasing: Aliasing,
     ) -> None:
@@ -284,7 +284,9 @@ class Loop(NamedTuple):
     """Whether an iteration's loads from shared memory wait for the stores of the one before."""
 
 
-def unrolled(steps: Sequence[Step], factor: int, sites: Sequence[Site], loop: Loop) -> list[Step]:
+def unrolled(
+    steps: Sequence[Step], factor: int, sites: Sequence[MemorySite], loop: Loop
+) -> list[Step]:
     """`factor` iterations as one: their chains overlap but for what is carried round the loop."""
     if factor == 1:
         return list(steps)

@@ -32,7 +32,7 @@ from cudaops.timemodel.sm_simulation import (
     simulate,
     stages_of,
 )
-from cudaops.timemodel.work import KernelWork, Site
+from cudaops.timemodel.work import KernelWork, MemorySite
 
 EVENT_BUDGET = 9000
 """Actions of warps played forward for one estimate; longer kernels are extrapolated from a part."""
@@ -308,7 +308,9 @@ class Modelled:
     grid: Dim3
     block: Dim3
 
-    def total(self, chosen: Callable[[Site], bool], value: Callable[[Site], float]) -> float:
+    def total(
+        self, chosen: Callable[[MemorySite], bool], value: Callable[[MemorySite], float]
+    ) -> float:
         """Sum over the sites of this kind, whole launch."""
         return self.work.grid_blocks * sum(value(s) for s in self.work.sites if chosen(s))
 
@@ -470,6 +472,11 @@ def _shared_memory_metrics(m: Modelled) -> list[tuple[str, float]]:
     def ideal(write: bool) -> float:
         return m.total(_shared(write), lambda s: s.instructions_per_block * s.ideal_wavefronts)
 
+    def conflicts(write: bool) -> float:
+        return m.total(
+            _shared(write), lambda s: s.instructions_per_block * (s.wavefronts - s.ideal_wavefronts)
+        )
+
     def count(write: bool) -> float:
         return m.total(_shared(write), lambda s: s.instructions_per_block)
 
@@ -483,9 +490,8 @@ def _shared_memory_metrics(m: Modelled) -> list[tuple[str, float]]:
         (ncu.SHARED_ST_WAVEFRONTS, writes),
         (ncu.SHARED_WAVEFRONTS_IDEAL, ideal(False) + ideal(True)),
         (ncu.SHARED_DATA_PIPE, 100.0 * held / whole),
-        (ncu.BANK_CONFLICTS_LD, reads - ideal(False)),
-        (ncu.BANK_CONFLICTS_ST, writes - ideal(True)),
-        (ncu.BANK_CONFLICTS, reads + writes - ideal(False) - ideal(True)),
+        (ncu.BANK_CONFLICTS_LD, conflicts(False)), (ncu.BANK_CONFLICTS_ST, conflicts(True)),
+        (ncu.BANK_CONFLICTS, conflicts(False) + conflicts(True)),
         (ncu.SHARED_LD_INST, count(False)), (ncu.SHARED_ST_INST, count(True)),
         (ncu.SHARED_ATOMICS, m.total(_shared_atomic, lambda s: s.instructions_per_block)),
     ]  # fmt: skip
@@ -521,27 +527,27 @@ def _waiting_metrics(m: Modelled) -> list[tuple[str, float]]:
     ]  # fmt: skip
 
 
-def _sectors(s: Site) -> float:
+def _sectors(s: MemorySite) -> float:
     return s.instructions_per_block * s.sectors
 
 
-def _useful_bytes(s: Site) -> float:
+def _useful_bytes(s: MemorySite) -> float:
     return min(s.instructions_per_block * s.useful_bytes, 32.0 * _sectors(s))
 
 
-def _global_load(s: Site) -> bool:
+def _global_load(s: MemorySite) -> bool:
     return s.space == "global" and not s.write and not s.atomic
 
 
-def _global_store(s: Site) -> bool:
+def _global_store(s: MemorySite) -> bool:
     return s.space == "global" and s.write and not s.atomic
 
 
-def _local(*, write: bool) -> Callable[[Site], bool]:
+def _local(*, write: bool) -> Callable[[MemorySite], bool]:
     return lambda s: s.space == "local" and s.write == write
 
 
-def _shared_atomic(s: Site) -> bool:
+def _shared_atomic(s: MemorySite) -> bool:
     return s.space == "shared" and s.atomic
 
 
@@ -550,5 +556,5 @@ def _sites_whose_result_is_used(work: KernelWork) -> set[int]:
     return {use.site for step in steps for use in step.loads}
 
 
-def _shared(write: bool) -> Callable[[Site], bool]:
+def _shared(write: bool) -> Callable[[MemorySite], bool]:
     return lambda s: s.space == "shared" and s.write == write and not s.atomic

@@ -17,7 +17,7 @@ from cudaops.domain.base import Dim3, SourceLocation
 from cudaops.program.clusters import blocks_of, cluster_grid, cluster_number
 from cudaops.timemodel.gimple import Place
 from cudaops.timemodel.instructions import FindSite, SiteKey
-from cudaops.timemodel.work import Site, Traffic
+from cudaops.timemodel.work import MemorySite, Traffic
 
 MOST_TRACE_BYTES = 64 << 20
 """A site takes some 300 bytes, an overlap 20; a launch is sampled in eight blocks."""
@@ -292,7 +292,7 @@ def busiest_line(trace: Trace, grid_blocks: int) -> AtomicLine:
 
 def sites_of(
     trace: Trace, l1_bytes: float, members: frozenset[Place] = frozenset()
-) -> tuple[Site, ...]:
+) -> tuple[MemorySite, ...]:
     """The rows as the model's sites, a block's average each.
 
     Args:
@@ -331,7 +331,7 @@ def _missed_together(rows: Sequence[Row], trace: Trace, l1_bytes: float) -> floa
     return min(missed / found, 1.0) if found else 0.0
 
 
-def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, missed: float | None) -> Site:
+def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, missed: float | None) -> MemorySite:
     """`missed`: of accesses that are joined in global memory, `_missed_together`."""
     c = row.counters
     if row.space == "constant":
@@ -343,7 +343,7 @@ def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, missed: float | 
     per_request = 1.0 / max(requests, 1.0)
     per_instruction = 1.0 / max(instructions, 1e-9)
     hit = _hit_rate(row, trace.cache_bytes, l1_bytes) if missed is None and _loads(row) else 0.0
-    return Site(
+    return MemorySite(
         space="shared" if shared else "global",
         write=row.write,
         atomic=row.atomic,
@@ -366,13 +366,13 @@ def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, missed: float | 
     )
 
 
-def _constant(row: Row, blocks: int) -> Site:
+def _constant(row: Row, blocks: int) -> MemorySite:
     """Where all lanes ask for one word it is an operand of what reads it, and no load."""
     c = row.counters
     scale = c["accesses"] / max(c["kept"], 1.0) / blocks
     words = c["wavefronts"] / max(c["requests"], 1.0)
     loads = c["instructions"] * scale if words > ONE_WORD else 0.0
-    return Site(
+    return MemorySite(
         "constant", write=False, atomic=False, file=row.file, line=row.line,
         bytes_per_thread=row.size, instructions_per_block=loads,
         requests_per_block=c["requests"] * scale, accesses_per_block=c["accesses"] / blocks,
@@ -396,7 +396,7 @@ def _hit_rate(row: Row, sizes: Sequence[int], l1_bytes: float) -> float:
     return rates[-1]
 
 
-def finder(sites: Sequence[Site]) -> FindSite:
+def finder(sites: Sequence[MemorySite]) -> FindSite:
     """Joins a statement of the IL to the traced site of the same place.
 
     The size decides between several on a line; where the IL does not tell it, the busiest wins.
@@ -454,7 +454,7 @@ class Spread(NamedTuple):
 
 
 def traffic(
-    trace: Trace, sites: Sequence[Site], grid: Dim3, sizes: Mapping[int, int], device: Device,
+    trace: Trace, sites: Sequence[MemorySite], grid: Dim3, sizes: Mapping[int, int], device: Device,
     blocks_per_sm: int,
 ) -> Traffic:  # fmt: skip
     """What the launch reads from and writes to DRAM.

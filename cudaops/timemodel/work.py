@@ -58,7 +58,7 @@ class Step:
     chain: float = 0.0
     """Longest run of arithmetic instructions of which each needs the one before."""
     registers: float = 0.0
-    """Registers a thread that hold the loaded data."""
+    """Registers per thread that hold the loaded data."""
     follows: bool = False
     """Whether an address of its loads comes out of an earlier step's data."""
     behind: bool = False
@@ -99,7 +99,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Site:
+class MemorySite:
     """One place in the source that touches memory, averaged over the sampled blocks."""
 
     space: MemorySpace
@@ -204,7 +204,7 @@ class KernelWork:
     static_smem_bytes: int
     dynamic_smem_bytes: int
     phases: tuple[Phase, ...]
-    sites: tuple[Site, ...]
+    sites: tuple[MemorySite, ...]
     counts: ThreadCounts
     traffic: Traffic
     launched_blocks: int = 0

@@ -18,7 +18,7 @@ from cudaops.transformations.loops import (
     conditions,
     copy_of,
     counted,
-    dearest,
+    hottest,
     is_innermost,
     looks_ahead,
     loop_of,
@@ -81,7 +81,7 @@ class Accumulators:
     """
 
     name = "accumulators"
-    title = "several sums that do not wait for each other"
+    title = "independent partial sums"
     family: Family = "unrolling"
     relieves = frozenset({
         "stall_wait", "stall_long_scoreboard", "stall_short_scoreboard", "low_parallelism",
@@ -89,9 +89,9 @@ class Accumulators:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """The dearest loops, by 4, 8 and 16; shorter ones by less."""
+        """The hottest loops, by 4, 8 and 16; shorter ones by less."""
         found = []
-        for placed in dearest(draft):
+        for placed in hottest(draft):
             try:
                 loop, _ = _read(draft, placed.number)
                 conditions(draft, loop, 1)

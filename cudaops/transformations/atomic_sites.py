@@ -57,7 +57,7 @@ OPERATIONS = {
 
 
 @dataclass(frozen=True)
-class Site:
+class AtomicSite:
     """One statement: `atomicAdd(&base[index], value);`, or a call of a function that is no more."""
 
     statement: s.Evaluate
@@ -70,7 +70,7 @@ class Site:
     """Of the element."""
 
 
-def sites_of(draft: Draft) -> tuple[Site, ...]:
+def sites_of(draft: Draft) -> tuple[AtomicSite, ...]:
     """All of them, in the text's order."""
     wrappers = {f.name: call for f in draft.form.functions if (call := _wrapped(f)) is not None}
     return tuple(_found(draft.form.kernel.body, wrappers))
@@ -86,7 +86,7 @@ def _wrapped(function: s.Function) -> s.Call | None:
     return None
 
 
-def _found(body: Any, wrappers: dict[str, s.Call]) -> Iterator[Site]:
+def _found(body: Any, wrappers: dict[str, s.Call]) -> Iterator[AtomicSite]:
     for node in s.below(body):
         match node:
             case s.Evaluate(s.Call(name, (address, value))):
@@ -96,7 +96,7 @@ def _found(body: Any, wrappers: dict[str, s.Call]) -> Iterator[Site]:
                     base, index, kind = place
                     operation = OPERATIONS[name]
                     if operation.takes(kind):
-                        yield Site(node, operation, base, index, value, kind)
+                        yield AtomicSite(node, operation, base, index, value, kind)
 
 
 def _place(address: s.Expression) -> tuple[str, s.Expression, str] | None:
@@ -126,7 +126,7 @@ def _place(address: s.Expression) -> tuple[str, s.Expression, str] | None:
     return (base, index, kind[:-1]) if own.endswith("*") and same else None
 
 
-def prove_only_atomic(draft: Draft, base: str, sites: tuple[Site, ...]) -> str:
+def prove_only_atomic(draft: Draft, base: str, sites: tuple[AtomicSite, ...]) -> str:
     """The parameter that these sites go to. Raises NotUnderstood where the kernel does anything
     else to that memory, after which an order of two accesses might matter."""
     facts = draft.facts
@@ -148,7 +148,7 @@ def prove_only_atomic(draft: Draft, base: str, sites: tuple[Site, ...]) -> str:
             continue
         earlier = access.where is not None and access.where.end <= first
         if access.kind == "atomic" or not earlier or _shares_loop(access, own):
-            raise NotUnderstood(f"{array} is touched otherwise too")
+            raise NotUnderstood(f"{array} has other accesses")
     _prove_apart(draft, array)
     return array
 

@@ -31,8 +31,8 @@ from cudaops.program.analysis.polynomials import Symbol
 from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.atomic_sites import (
+    AtomicSite,
     Operation,
-    Site,
     elements_of,
     is_fixed,
     lengths_of,
@@ -57,7 +57,7 @@ class AtomicsPrivate:
     """Collects what goes to global memory by atomics."""
 
     name = "atomics_private"
-    title = "atomics collected by blocks"
+    title = "atomics aggregated per block"
     family: Family = "reduction"
     relieves = frozenset({
         "atomic_contention", "l2_bandwidth", "stall_lg_throttle", "stall_long_scoreboard",
@@ -96,7 +96,7 @@ class AtomicsPrivate:
         body = without_returns(body)
         blocks, header = None, None
         if setting["blocks"] != "all" and not all(g.is_alone for g in groups):
-            raise NotUnderstood("an array that each block has a part of, or clears")
+            raise NotUnderstood("an array that each block owns a part of, or clears")
         if serially:
             blocks = serial(draft, body, int(setting["blocks"]))
             header = with_parameters(draft.printer().header, blocks.parameters)
@@ -143,7 +143,7 @@ class _Group:
     array: str
     operation: Operation
     type: str
-    sites: tuple[Site, ...]
+    sites: tuple[AtomicSite, ...]
     is_one: bool
     """All go to one address, the same for the whole launch."""
     is_alone: bool
@@ -155,11 +155,11 @@ class _Group:
 def _groups(draft: Draft) -> tuple[_Group, ...]:
     """What can be collected, in the text's order. Raises NotUnderstood."""
     prove_independent(draft)
-    by_base: dict[str, list[Site]] = {}
+    by_base: dict[str, list[AtomicSite]] = {}
     for site in sites_of(draft):
         by_base.setdefault(site.base, []).append(site)
     room = room_for(draft)
-    found, why = [], "no atomics whose result nobody uses"
+    found, why = [], "no atomics with unused results"
     for base, sites in by_base.items():
         try:
             group = _group(draft, base, tuple(sites), room)
@@ -174,7 +174,7 @@ def _groups(draft: Draft) -> tuple[_Group, ...]:
     return tuple(found)
 
 
-def _group(draft: Draft, base: str, sites: tuple[Site, ...], room: int) -> _Group:
+def _group(draft: Draft, base: str, sites: tuple[AtomicSite, ...], room: int) -> _Group:
     first = sites[0]
     if any((x.operation, x.type) != (first.operation, first.type) for x in sites):
         raise NotUnderstood(f"atomics of several kinds on {base}")
@@ -188,7 +188,7 @@ def _group(draft: Draft, base: str, sites: tuple[Site, ...], room: int) -> _Grou
     if one:
         return _Group(base, array, first.operation, first.type, sites, True, alone, 1)
     if all(_is_scattered_evenly(a) for a in touching if a.kind == "atomic"):
-        raise NotUnderstood(f"threads that add to places of {array} of their own")
+        raise NotUnderstood(f"threads that add to distinct elements of {array}")
     size = ELEMENT_BYTES[first.type]
     elements = elements_of(draft, array, size)
     if not fixed:
@@ -222,7 +222,7 @@ def _is_set_once(draft: Draft, base: str) -> bool:
     return bool(declared) and declared[0].value is not None and base not in changed_names
 
 
-def _is_launchs(draft: Draft, index: s.Expression, first: Site) -> bool:
+def _is_launchs(draft: Draft, index: s.Expression, first: AtomicSite) -> bool:
     """Whether an index is the first one's, and the same for all threads of a launch."""
     kernel = draft.form.kernel
     written = written_names(kernel.body, draft.form)
@@ -256,7 +256,7 @@ class _Made:
     """The pieces that stand in for the atomics of one group."""
 
     before: tuple[Raw, ...]
-    sites: tuple[tuple[Site, Any], ...]
+    sites: tuple[tuple[AtomicSite, Any], ...]
     after: tuple[Raw, ...]
     needs_barrier: bool
     requires: tuple[LaunchExpression, ...] = ()
@@ -303,7 +303,7 @@ if ({thread.number} == 0) {{
     return _Made((Raw(f"{kind} {total} = {nothing};"),), sites, (Raw(text),), False, guards)
 
 
-def _collected(site: Site, total: str) -> s.Evaluate:
+def _collected(site: AtomicSite, total: str) -> s.Evaluate:
     """A value that joins a thread's total."""
     value = site.value
     kind = getattr(value, "type", "")
@@ -337,7 +337,7 @@ def _in_copy(draft: Draft, group: _Group, thread: _Thread) -> _Made:
     each = f"for (unsigned {at} = {thread.number}; {at} < {count}; {at} += {thread.count})"
     before += f"{each} {copy}[{at}] = {nothing};"
     text = f"""
-// What the block collected goes home.
+// Flush the block's private copy to global memory.
 __syncthreads();
 {each} {{
     const {group.type} {value} = {copy}[{at}];
@@ -365,7 +365,7 @@ def _length(draft: Draft, group: _Group) -> str | None:
     return None
 
 
-def _into_copy(draft: Draft, site: Site, copy: str, count: str, *, inside: bool) -> Any:
+def _into_copy(draft: Draft, site: AtomicSite, copy: str, count: str, *, inside: bool) -> Any:
     """The same operation on the block's copy, where the element is one of its first `count`."""
     index, where = site.index, site.statement.where
     kind = getattr(index, "type", "") or "int"
@@ -392,7 +392,7 @@ def _into_copy(draft: Draft, site: Site, copy: str, count: str, *, inside: bool)
     return s.Block((*named, replace(chosen, where=None)), where=where) if named else chosen
 
 
-def _moved_address(site: Site, index: s.Expression) -> s.Expression:
+def _moved_address(site: AtomicSite, index: s.Expression) -> s.Expression:
     place = s.Unary("&", s.Index(s.Name(site.base), index))
     call = site.statement.value
     assert isinstance(call, s.Call)
@@ -404,10 +404,12 @@ def _told(groups: Sequence[_Group], setting: Setting) -> str:
     many = [f"`{g.base}`" for g in groups if not g.is_one]
     parts = []
     if one:
-        parts.append(f"collected what goes to {' and '.join(one)} in registers, one atomic a block")
+        parts.append(
+            f"accumulated the updates of {' and '.join(one)} in registers, one atomic per block"
+        )
     if many:
-        parts.append(f"collected what goes to {' and '.join(many)} in a copy of each block's own")
+        parts.append(f"accumulated the updates of {' and '.join(many)} in a private copy per block")
     if setting["blocks"] != "all":
-        parts.append(f"let at most {setting['blocks']} blocks do the work of all")
+        parts.append(f"limited the grid to {setting['blocks']} blocks")
     text = "; ".join(parts)
     return f"{text[0].upper()}{text[1:]}."

@@ -36,7 +36,7 @@ class AtomicsWarp:
     """One atomic a warp."""
 
     name = "atomics_warp"
-    title = "one atomic for a warp's lanes"
+    title = "warp-aggregated atomics"
     family: Family = "reduction"
     relieves = frozenset({
         "atomic_contention", "shared_throughput", "stall_short_scoreboard", "stall_mio_throttle",
@@ -69,7 +69,7 @@ class AtomicsWarp:
         kinds = " and ".join(dict.fromkeys(f"`{site.call.function}`" for site in sites))
         step = Step(
             self.name, setting,
-            f"Put the values of a warp's lanes together before one lane's {kinds}.",
+            f"Reduced the values of a warp before one lane's {kinds}.",
         )  # fmt: skip
         guard = whole_warps(draft)
         return draft.with_body((*begins, *result)).requiring(guard).stepped(step)

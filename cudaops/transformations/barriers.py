@@ -32,7 +32,7 @@ class Barriers:
     """Fewer `__syncthreads()`."""
 
     name = "barriers"
-    title = "barriers that nothing needs"
+    title = "redundant barriers removed"
     family: Family = "other"
     relieves = frozenset({"stall_barrier", "low_parallelism", "stall_membar"})
 
@@ -49,7 +49,7 @@ class Barriers:
         if not count:
             raise NotUnderstood("no barrier proved redundant")
         what = "a barrier" if count == 1 else f"{count} barriers"
-        says = f"Left out {what}: no two threads touch a place on both sides."
+        says = f"Removed {what}: no two threads access one address on both sides."
         return draft.with_body(after).stepped(Step(self.name, setting, says))
 
 
@@ -64,7 +64,7 @@ class _Proof:
             raise NotUnderstood("a pointer of unknown target")
         functions = (draft.form.kernel, *draft.form.functions)
         if has_volatile(functions) or any(x.startswith("__shfl") for x in calls_in(functions)):
-            raise NotUnderstood("volatile memory, or lanes that talk")
+            raise NotUnderstood("volatile memory, or warp collectives")
         if any(b.function != "__syncthreads" for b in facts.barriers):
             raise NotUnderstood("a barrier other than __syncthreads")
         unsized = [x for x in s.below(draft.form.kernel.body) if getattr(x, "unsized", False)]
@@ -75,7 +75,7 @@ class _Proof:
         self._allocations = Allocations(draft)
 
     def without(self, body: Body) -> Body:
-        """A kernel's body without the barriers that nothing needs."""
+        """A kernel's body without redundant barriers."""
         while True:
             fewer = self._one_fewer(body)
             if fewer is None:

@@ -37,7 +37,7 @@ def most_turns(draft: Draft, node: s.For, function: s.Function) -> int:
         case s.For((), s.Name(text, type=kind)):
             operator, least = "!=", 0
         case _:
-            raise NotUnderstood("a loop that does not end with an integer's last bit")
+            raise NotUnderstood("a loop that does not end when an integer has no bits left")
     low, high = of_type(kind).low, of_type(kind).high
     if (
         kind not in INTEGERS
@@ -47,17 +47,17 @@ def most_turns(draft: Draft, node: s.For, function: s.Function) -> int:
         or least < 0
         or (operator == "!=" and least)
     ):
-        raise NotUnderstood("a loop that does not end with an integer's last bit")
+        raise NotUnderstood("a loop that does not end when an integer has no bits left")
     if operator == "!=" and low < 0:
         raise NotUnderstood("an integer that may be negative, whose shifts do not end")
     if text not in plain_variables(function):
-        raise NotUnderstood(f"{text}, which may be reached otherwise")
+        raise NotUnderstood(f"{text}, which may be modified elsewhere")
     moves = [x for x in (*node.step, *node.body) if _shift(x, text)]
     rest = tuple(x for x in (*node.step, *node.body) if not _shift(x, text))
     if len(moves) != 1 or may_write(rest, {text}, draft.form):
-        raise NotUnderstood(f"{text} is not shifted once a turn")
+        raise NotUnderstood(f"{text} is not shifted once per iteration")
     if not any(moves[0] is x for x in node.step) and _continues(node.body):
-        raise NotUnderstood("a turn that may end before the shift")
+        raise NotUnderstood("an iteration that may end before the shift")
     return -(-high.bit_length() // _shift(moves[0], text))
 
 

@@ -36,7 +36,7 @@ class BlockOrder:
     """Another axis of the grid is the one along which blocks start first."""
 
     name = "block_order"
-    title = "neighbours in memory run together"
+    title = "block order for locality"
     family: Family = "launch_geometry"
     relieves = frozenset({
         "dram_bandwidth", "l2_bandwidth", "stall_long_scoreboard", "stall_lg_throttle",
@@ -64,7 +64,7 @@ class BlockOrder:
         order = str(setting["order"])
         body = draft.form.kernel.body
         if ({"blockIdx", "gridDim"} & functions_say(draft)) | (builtins_in(body) & s.BUILTINS):
-            raise NotUnderstood("more of the launch than single numbers")
+            raise NotUnderstood("a launch with more than scalar parameters")
         goes_to = {axis: AXES[at] for at, axis in enumerate(order)}
         requires = [draft.launch_expression("gridDim.x") <= GRID_MOST[1]] if order[0] != "x" else []
         if not draft.holds(*requires):

@@ -32,7 +32,7 @@ def free_axis(draft: Draft) -> str:
     for nth, axis in ((1, "y"), (2, "z")):
         if draft.launch.grid[nth] == ONE and axis not in used:
             return axis
-    raise NotUnderstood("no axis of the grid that is free")
+    raise NotUnderstood("no free grid axis")
 
 
 def with_extent(grid: Extents, axis: str, extent: int) -> Extents:
@@ -42,7 +42,7 @@ def with_extent(grid: Extents, axis: str, extent: int) -> Extents:
 
 
 def threads_of(draft: Draft) -> int:
-    """How many threads the dearest launch has."""
+    """How many threads the hottest launch has."""
     grid, block = draft.workloads[0].grid, draft.workloads[0].block
     return math.prod((grid.x, grid.y, grid.z, block.x, block.y, block.z))
 
@@ -72,7 +72,7 @@ def path_to(body: Sequence[Any], loop: s.For) -> list[tuple[Sequence[Any], int]]
         for branch in inner:
             if any(y is loop for y in s.below(tuple(branch))):
                 return [(body, nth), *path_to(branch, loop)]
-    raise NotUnderstood("a loop inside of another")
+    raise NotUnderstood("a nested loop")
 
 
 def cut_after(path: Sequence[tuple[Sequence[Any], int]], end: Sequence[Any]) -> list[Any]:
@@ -98,7 +98,7 @@ def refuse_effects(
             raise NotUnderstood("the statement was not found")
         for a in facts.accesses:
             if where.holds(a.where) and a.kind != "read" and a.space not in spaces:
-                raise NotUnderstood(f"{a.array or 'memory'}, which is stored to beside the loop")
+                raise NotUnderstood(f"{a.array or 'memory'}, which is stored outside of the loop")
         for y in s.below(x):
             if isinstance(y, s.Opaque | s.Unmodelled):
                 raise NotUnderstood(f"a {y.what}")
@@ -108,7 +108,7 @@ def refuse_effects(
                 or form.function(y.function) is not None
             )
             if isinstance(y, s.Call) and not known:
-                raise NotUnderstood(f"{y.function}, which may do more than give a value")
+                raise NotUnderstood(f"{y.function}, which may have side effects")
 
 
 def without_unused(body: Sequence[Any]) -> list[Any]:

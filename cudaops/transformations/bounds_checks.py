@@ -30,7 +30,7 @@ class BoundsChecks:
     """Conditions that hold for all threads of a launch are not asked."""
 
     name = "bounds_checks"
-    title = "no bounds checks where sizes divide"
+    title = "bounds checks removed where sizes divide"
     family: Family = "algorithm"
     relieves = frozenset({
         "issue_slots", "stall_branch", "divergence", "integer_pipe", "fma_pipe", "fp64_pipe",
@@ -46,7 +46,9 @@ class BoundsChecks:
         edited = within_bounds(draft)
         if edited is draft:
             raise NotUnderstood("no bounds check that always holds")
-        return edited.stepped(Step(self.name, setting, "Every thread is within bounds."))
+        return edited.stepped(
+            Step(self.name, setting, "Removed bounds checks: every thread is within bounds.")
+        )
 
 
 def within_bounds(draft: Draft) -> Draft:

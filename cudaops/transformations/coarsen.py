@@ -25,7 +25,7 @@ from cudaops.transformations.conduct import (
     conduct,
     functions_say,
     refuse_exchange,
-    refuse_parted_warps,
+    require_converged_warps,
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.items import Spread
@@ -48,7 +48,7 @@ class Coarsen:
     """Several threads' work for each thread, with fewer threads."""
 
     name = "coarsen"
-    title = "several items a thread"
+    title = "several items per thread"
     family: Family = "launch_geometry"
     relieves = frozenset({
         "issue_slots", "integer_pipe", "stall_long_scoreboard", "low_parallelism", "many_waves",
@@ -182,7 +182,7 @@ class _Coarsening:
         elif all(getattr(w.grid, axis) % self._factor == 0 for w in draft.workloads):
             requires.append(self._divided())
         else:
-            raise NotUnderstood("threads beyond the author's would do something")
+            raise NotUnderstood("extra threads would have side effects")
         if places.literal_in(self._body):
             requires.append(draft.launch_expression(f"blockDim.{axis}").equals(places.width or 0))
         whole = None
@@ -195,7 +195,7 @@ class _Coarsening:
         if lines is None:
             refuse_exchange(draft)
             lines = self._one_by_one(body)
-        self._tell("as many neighbours")
+        self._tell("that many neighbours")
         return self._launched(lines).requiring(*requires)
 
     # Bodies
@@ -228,7 +228,7 @@ class _Coarsening:
         """Every item after the one before it, with its own parameters."""
         synchronised = self._conduct.barriers or self._conduct.collectives or self._conduct.shared
         if self._conduct.collectives:
-            refuse_parted_warps(self._draft)
+            require_converged_warps(self._draft)
         if self._conduct.returns:
             waits = synchronised or self._conduct.calls_other
             if waits:

@@ -90,7 +90,7 @@ def _refuse_waiting(draft: Draft, function: s.Function) -> None:
         if isinstance(node, s.For | s.Do) and any(
             x.startswith("atomic") for x in calls_in((node.condition,))
         ):
-            raise NotUnderstood("a loop that waits for memory")
+            raise NotUnderstood("a spin loop on memory")
     if has_volatile(function):
         raise NotUnderstood(f"volatile in {function.name}")
     where = function.where
@@ -118,8 +118,8 @@ def functions_say(draft: Draft) -> set[str]:
     }
 
 
-def refuse_parted_warps(draft: Draft) -> None:
-    """Raise NotUnderstood where lanes of a warp may be parted at a shuffle or vote.
+def require_converged_warps(draft: Draft) -> None:
+    """Raise NotUnderstood where lanes of a warp may have diverged at a shuffle or vote.
 
     The device lets a warp pass whose other lanes have left the kernel. In a loop around the kernel
     they wait for the next barrier instead, and the shuffle for them.
@@ -180,7 +180,7 @@ def refuse_exchange(draft: Draft) -> None:
                     for w in touched if w.array == read.array
                 )
             ):  # fmt: skip
-                raise NotUnderstood(f"{read.array} is read where other threads write")
+                raise NotUnderstood(f"{read.array} is read while other threads write it")
 
 
 def is_vote(node: Any) -> bool:

@@ -39,7 +39,7 @@ class Cooperate:
     """
 
     name = "cooperate"
-    title = "a warp or a block for a thread's loops"
+    title = "a thread's loops parallelized over a warp or block"
     family: Family = "reduction"
     relieves = frozenset({
         "low_parallelism", "occupancy_grid", "stall_long_scoreboard", "uncoalesced_access",
@@ -76,7 +76,7 @@ class Cooperate:
         loops = Loops(draft, scans=True)
         chosen = _chosen(draft, loops, lanes, inner=setting.get("loops") == "inner")
         if not chosen:
-            raise NotUnderstood("no loop whose iterations can be shared")
+            raise NotUnderstood("no loop whose iterations can be divided")
         place = _placed(draft, kernel.body, lanes)
         lane = draft.free("lane")
         team = Team(draft, lanes, lane, place.mask(draft), is_block=lanes > 32)
@@ -94,12 +94,12 @@ class Cooperate:
         if team.helpers:
             edited = edited.adding("\n\n".join(team.helpers.values()))
         who = "a block" if team.is_block else "a warp" if lanes == 32 else f"{lanes} lanes"
-        says = f"Gave each thread's work to {who}: its iterations are shared, its sums combined."
+        says = f"Parallelized each thread's loop over {who}; partial results are combined."
         guards = [*place.requires, *limits(draft, chosen.values(), lanes)]
         made = edited.launched(grid=place.grid, block=place.block).requiring(*guards)
         made = made.stepped(Step(self.name, setting, says))
         if None in made.resolved:
-            raise NotUnderstood("a launch that does not allow it")
+            raise NotUnderstood("a launch configuration that does not allow it")
         return made
 
 
@@ -199,7 +199,7 @@ def _placed(draft: Draft, body: Sequence[Any], lanes: int) -> _Placed:
     few = x * count <= _MOST_THREADS
     if lanes > 32:
         if tied or not flat or beyond & {*_X, "threadIdx.y", "threadIdx.z", "blockDim.y"}:
-            raise NotUnderstood("a block for each thread where blocks already mean something")
+            raise NotUnderstood("a block per thread in a kernel that already uses its blocks")
         wide = folded(count * x)
         index = s.Member(s.Name("blockIdx"), "x")
         return _Placed((wide, *grid[1:]), (build(lanes), ONE, ONE), lanes, (few,), index)
@@ -225,7 +225,7 @@ def _placed(draft: Draft, body: Sequence[Any], lanes: int) -> _Placed:
     fits = len(known) == len(sizes) and math.prod(known) * lanes <= 1024
     if tied or fits:
         if not fits:
-            raise NotUnderstood("a block that would be too large")
+            raise NotUnderstood("a block that would exceed the limit")
         names: dict[str, Any] = {
             "threadIdx.x": s.Binary("/", of("threadIdx"), number),
             "blockDim.x": s.Binary("/", of("blockDim"), number),
@@ -236,7 +236,7 @@ def _placed(draft: Draft, body: Sequence[Any], lanes: int) -> _Placed:
             (product(block) <= 1024 // lanes, *rows), None, tuple(names.items()),
         )  # fmt: skip
     if not _divides(draft, lanes):
-        raise NotUnderstood("a block that lanes do not divide")
+        raise NotUnderstood("a block size that is not divisible by the group")
     thread = draft.free("thread")
     names = {
         "threadIdx.x": s.Name(thread),

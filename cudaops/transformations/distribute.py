@@ -28,7 +28,7 @@ class Distribute:
     """
 
     name = "distribute"
-    title = "a loop over outputs, over more blocks"
+    title = "loop over outputs distributed over blocks"
     family: Family = "split_work"
     relieves = frozenset({
         "low_parallelism", "occupancy_grid", "stall_long_scoreboard", "tail_effect", "stall_wait",
@@ -68,7 +68,7 @@ class Distribute:
         made = draft.with_body((head, *body)).launched(grid=grid).requiring(*guards)
         made = made.stepped(Step(self.name, setting, says))
         if None in made.resolved:
-            raise NotUnderstood("a launch that does not allow it")
+            raise NotUnderstood("a launch configuration that does not allow it")
         return made
 
 
@@ -116,9 +116,9 @@ def _refuse_rest(draft: Draft, chosen: Mapping[int, Split]) -> None:
     for store in stores:
         own = loop_of(store)
         if own is None:
-            raise NotUnderstood(f"{store.array or 'memory'}, which is stored to beside the loop")
+            raise NotUnderstood(f"{store.array or 'memory'}, which is stored outside of the loop")
         if any(loops.may_meet(store, a) and loop_of(a) != own for a in outside):
-            raise NotUnderstood(f"{store.array}, which is looked at beside the loop")
+            raise NotUnderstood(f"{store.array}, which is read outside of the loop")
     inside = {id(y) for x in chosen.values() for y in s.below(x.loop)}
     for x in s.below(draft.form.kernel.body):
         if isinstance(x, s.Opaque | s.Unmodelled):
@@ -130,7 +130,7 @@ def _refuse_rest(draft: Draft, chosen: Mapping[int, Split]) -> None:
             continue
         # An atomic on shared memory is the block's own.
         if x.function not in ATOMICS or (id(x) not in inside and not _is_statement(draft, x)):
-            raise NotUnderstood(f"{x.function}, which may do more than give a value")
+            raise NotUnderstood(f"{x.function}, which may have side effects")
 
 
 def _is_statement(draft: Draft, call: s.Call) -> bool:

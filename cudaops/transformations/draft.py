@@ -1,4 +1,4 @@
-"""A kernel on its way to a rewrite: device text, how it is launched, and what was done to it.
+"""A version of a kernel: device source, launch, and the steps that led to it.
 
 A draft begins as a copy of the author's kernel, or as somebody's rewrite. A transformation gives
 another draft; what it reads of one is what clang and the analysis say of the draft's own text, so
@@ -91,7 +91,7 @@ Extents = tuple[LaunchExpression, LaunchExpression, LaunchExpression]
 
 
 @dataclass(frozen=True)
-class Launch:
+class DraftLaunch:
     """One launch of a draft. Expressions are those of launch plans, over the author's kernel."""
 
     kernel: str
@@ -135,7 +135,7 @@ class Draft:
     subject: Subject
     text: str
     """Device code without directives."""
-    launches: tuple[Launch, ...]
+    launches: tuple[DraftLaunch, ...]
     scratch: tuple[tuple[str, LaunchExpression], ...] = ()
     """(name, bytes)."""
     requires: tuple[LaunchExpression, ...] = ()
@@ -169,7 +169,7 @@ class Draft:
         own = rf"\b{re.escape(kernel.plain_name)}\b(?=\s*\()"  # a variable may have the name too
         text = re.sub(own, name, _LINKAGE.sub("", written), count=1)
         using, text = copied(subject.program, text.strip(), namespaces, template)
-        launch = Launch(
+        launch = DraftLaunch(
             name,
             _trimmed("gridDim", workloads),
             _trimmed("blockDim", workloads),
@@ -182,7 +182,9 @@ class Draft:
         if namespaces:
             author = kernel_form(subject.program, kernel, workloads[0].callee)
             if meaning(author, FILE) != meaning(draft.form, FILE):
-                raise NotUnderstood(f"what names of {kernel.qualified_name} mean outside of it")
+                raise NotUnderstood(
+                    f"the meaning outside of it of names of {kernel.qualified_name}"
+                )
         with contextlib.suppress(NotUnderstood):  # it stays as its author wrote it
             body = decided(draft.form.kernel)
             return draft if body is draft.form.kernel.body else draft.with_body(body)
@@ -212,7 +214,7 @@ class Draft:
                 r"[A-Za-z_]\w*", lambda m: str(values.get(m.group(), m.group())), arguments
             )
             launches.append(
-                Launch(
+                DraftLaunch(
                     name.strip(), dim(step.grid), dim(step.block), tuple(map(put, step.args)),
                     put(step.smem), bracket + template,
                 )
@@ -247,7 +249,7 @@ class Draft:
     # What it says
 
     @property
-    def launch(self) -> Launch:
+    def launch(self) -> DraftLaunch:
         """The one that transformations work on."""
         return self.launches[self.focus]
 
@@ -347,7 +349,7 @@ class Draft:
         """Of the kernel, or of a function that stands in the draft. Raises NotUnderstood."""
         function = function or self.form.kernel
         if function.where is None or function.where.file != FILE:
-            raise NotUnderstood(f"{function.name} does not stand in the draft")
+            raise NotUnderstood(f"{function.name} is not in the draft")
         return FunctionText(self.program.main.text, function)
 
     def value(self, name: str) -> int | float | None:
@@ -446,7 +448,7 @@ class Draft:
         said = re.compile(rf"{_NO_CODE}|({path}{re.escape(name)}\b)", re.DOTALL)
         draft = self._with(text=said.sub(lambda m: own if m[1] else m[0], whole))
         if namespaces and meaning(draft.form, FILE, {own: function}) != meaning(self.form, FILE):
-            raise NotUnderstood(f"what names of {function.qualified_name} mean outside of it")
+            raise NotUnderstood(f"the meaning outside of it of names of {function.qualified_name}")
         return draft
 
     @property
@@ -465,7 +467,7 @@ class Draft:
         ):
             raise NotUnderstood(f"{function.name} is called by another kernel too")
         if where is None or where.file != FILE:
-            raise NotUnderstood(f"{function.name} does not stand in the draft")
+            raise NotUnderstood(f"{function.name} is not in the draft")
         whole = self.program.main.text.encode()
         head = whole.index(b"{\n") + 2
         changed = whole[head : where.start] + text.encode() + whole[where.end : -2]

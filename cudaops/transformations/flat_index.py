@@ -99,7 +99,7 @@ class FlatIndex:
         self.variables = Variables(draft, body)
         self.reach = self._reach(body)
         if f"gridDim.{self.axis}" in builtins_in((*self.reach.before, *self.reach.work)):
-            raise NotUnderstood("the grid's size other than in a grid-stride loop")
+            raise NotUnderstood("use of the grid size outside of a grid-stride loop")
         self.type = self.place.type
         self.index = ""
         """The author's variable that is the index; empty where there is none."""
@@ -111,7 +111,7 @@ class FlatIndex:
         self.names = sorted(a.name for a in atoms if isinstance(a, Symbol))
         """Of all sizes that matter, in polynomials."""
         if not self.parts:
-            raise NotUnderstood("an index that is not taken apart")
+            raise NotUnderstood("an index that is not decomposed")
 
     # Bounds
 

@@ -61,7 +61,7 @@ class Fold:
     """
 
     name = "fold"
-    title = "fewer threads for a block's work"
+    title = "thread coarsening within a block"
     family: Family = "launch_geometry"
     relieves = frozenset({
         "stall_barrier", "low_parallelism", "occupancy_block_size", "tail_effect", "many_waves",
@@ -131,7 +131,7 @@ def _refuse(draft: Draft, found: Conduct, axis: str) -> None:
         raise NotUnderstood("a divergent barrier")
     said = builtins_in(body)
     if said & s.BUILTINS or f"threadIdx.{axis}" not in said:
-        raise NotUnderstood(f"threadIdx.{axis} is not used by itself")
+        raise NotUnderstood(f"threadIdx.{axis} is not used alone")
 
 
 def _requires(draft: Draft, found: Conduct, axis: str, factor: int) -> Iterator[LaunchExpression]:
@@ -189,7 +189,7 @@ def _folded(draft: Draft, body: Any, axis: str, factor: int) -> tuple[Any, ...]:
     shared = [x for x in body if isinstance(x, s.Declare) and x.shared]
     rest: Any = tuple(x for x in body if not (isinstance(x, s.Declare) and x.shared))
     if any(isinstance(x, s.Declare) and x.shared for x in s.below(rest)):
-        raise NotUnderstood("shared memory that is declared within")
+        raise NotUnderstood("shared memory declared in an inner scope")
     rest = without_returns(own_parameters(draft, changed(rest, lambda x: new.get(builtin(x), x))))
     pure = pure_functions(draft.form)
     last = NotUnderstood("the rewritten kernel cannot be analysed")

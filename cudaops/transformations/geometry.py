@@ -126,7 +126,7 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
         raise NotUnderstood("another set of axes")
     threads = math.prod(shape.values())
     if not WARP <= threads <= MAX_THREADS:
-        raise NotUnderstood(f"{threads} threads a block")
+        raise NotUnderstood(f"{threads} threads per block")
     places = {a: Places.of(draft, body, a) for a in axes}
     partner = {"x": "y", "y": "x"} if swap else {a: a for a in axes}
     new_body = body
@@ -163,9 +163,9 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
         if axis not in axes:
             requires.append(draft.launch_expression(f"blockDim.{axis}").equals(1))
     shown = " x ".join(str(shape[a]) for a in axes)
-    says = f"Blocks of {shown} threads over the same places."
+    says = f"Blocks of {shown} threads over the same elements."
     if swap:
-        says = f"x and y exchanged, so that neighbours in a warp read neighbours in memory. {says}"
+        says = f"Swapped x and y, so that adjacent lanes access adjacent elements. {says}"
     return edited.launched(grid=tuple(grid), block=tuple(block)).requiring(*requires), says
 
 
@@ -177,7 +177,7 @@ def _extent(draft: Draft, axis: str, width: int) -> tuple[LaunchExpression, list
     total = threads_along(draft, axis)
     whole = (total % width).equals(0)
     if any(x is None for x in draft.requiring(whole).resolved):
-        raise NotUnderstood("places beyond the author's would do something")
+        raise NotUnderstood("extra threads would have side effects")
     return total / width, [whole]
 
 
@@ -266,7 +266,7 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
         args=(*draft.launch.args, *parameters.values()),
         smem=draft.launch.smem if shares is None else shares.smem,
     )  # fmt: skip
-    return edited.requiring(*requires), f"{rows} of the author's blocks are the rows of one."
+    return edited.requiring(*requires), f"{rows} of the original blocks are the rows of one."
 
 
 def _refuse_stack(draft: Draft, found: Conduct, used: set[str]) -> None:
@@ -325,7 +325,7 @@ class _Shares:
             if node.unsized:
                 self._dynamic[node.name] = self._row_of(node)
         if len(self._dynamic) > 1:
-            raise NotUnderstood("shared memory that the launch gives, under several names")
+            raise NotUnderstood("dynamic shared memory with several names")
 
         def change(x: Any) -> Any:
             if isinstance(x, s.Declare) and x.name in found and x.shared and not x.unsized:
@@ -349,16 +349,16 @@ class _Shares:
         draft, size = self.draft, ELEMENT_BYTES.get(node.type)
         extents = [extent(e) for e in node.extents]
         if size is None or node.pointer or None in extents or "#" in node.name:
-            raise NotUnderstood(f"how large {node.name} is")
+            raise NotUnderstood(f"unknown size of {node.name}")
         word, text = re.escape(s.plain_name(node.name)), draft.program.main.text
         if re.search(rf"\b(sizeof|decltype|align\w*|__align__)\b[^;]*\b{word}\b", text):
-            raise NotUnderstood(f"what is asked of {node.name}")
+            raise NotUnderstood(f"unsupported use of {node.name}")
         if is_only_indexed(draft, node.name, len(node.extents) or node.unsized):
             return
         if node.unsized:
             self.requires.append((draft.launch.smem % 16).equals(0))
         elif math.prod(e for e in extents if e is not None) * size % 16:
-            raise NotUnderstood(f"{node.name}, whose parts would not be aligned")
+            raise NotUnderstood(f"{node.name}, whose parts would be misaligned")
 
     def _row_of(self, node: s.Declare) -> Any:
         size, smem = ELEMENT_BYTES[node.type], self.draft.launch.smem

@@ -35,7 +35,7 @@ from cudaops.transformations.conduct import (
     conduct,
     functions_say,
     functions_wait,
-    refuse_parted_warps,
+    require_converged_warps,
 )
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.liveness import live_after, live_before
@@ -58,7 +58,7 @@ class GridStride:
     """Persistent blocks, and other grids for grid-stride loops."""
 
     name = "grid_stride"
-    title = "a few waves of blocks"
+    title = "grid-stride loop over a few waves of blocks"
     family: Family = "launch_geometry"
     relieves = frozenset({
         "many_waves", "tail_effect", "issue_slots", "launch_bound", "stall_barrier",
@@ -84,7 +84,7 @@ class GridStride:
         """Raises NotUnderstood where a grid's size or order could be told."""
         if "grid" in setting:
             count = int(setting["grid"])
-            says = f"{count} blocks go through the work in strides of the grid."
+            says = f"{count} blocks run a grid-stride loop."
             return on_grid(draft, count).stepped(Step(self.name, setting, says))
         edited, says = _persistent(draft, int(setting["blocks"]))
         done = edited.stepped(Step(self.name, setting, says))
@@ -100,7 +100,7 @@ def on_grid(draft: Draft, count: int) -> Draft:
     NotUnderstood."""
     strided = _strided(draft, conduct(draft))
     if strided is None:
-        raise NotUnderstood("work that is not all in strides of the grid")
+        raise NotUnderstood("work outside of the grid-stride loop")
     if strided.meets and count <= max(w.grid.x for w in draft.workloads):
         raise NotUnderstood("several iterations per block, which may need a barrier between them")
     few = (draft.launch_expression("gridDim.x") <= count,) if strided.meets else ()
@@ -333,7 +333,7 @@ def _persistent(draft: Draft, count: int) -> tuple[Draft, str]:
             raise NotUnderstood("threads that return before a barrier")
         lines = continued(lines)
     if found.collectives:
-        refuse_parted_warps(draft)
+        require_converged_warps(draft)
     lines = own_parameters(draft, lines)
     shared = [x for x in lines if isinstance(x, s.Declare) and x.shared]
     rest = [x for x in lines if not (isinstance(x, s.Declare) and x.shared)]
@@ -347,8 +347,8 @@ def _persistent(draft: Draft, count: int) -> tuple[Draft, str]:
     edited = draft.with_body((*shared, *setup, loop), header)
     grid = (minimum(draft.launch.grid[0], count), *draft.launch.grid[1:])
     args = (*draft.launch.args, draft.launch_expression("gridDim.x"))
-    once = " What a block does before that is done once." if len(setup) > 0 else ""
-    told = f"At most {count} blocks take the work of the author's one after the other.{once}"
+    once = " The work before the loop is done once." if len(setup) > 0 else ""
+    told = f"At most {count} blocks do the original blocks' work, one after another.{once}"
     return edited.launched(grid=grid, args=args), told
 
 

@@ -47,7 +47,7 @@ class Halo:
     """A block's part of an array with the elements around it, loaded together."""
 
     name = "halo"
-    title = "a tile with its halo in shared memory"
+    title = "tile with halo in shared memory"
     family: Family = "tiling"
     relieves = frozenset({
         "l1_load_throughput", "l2_bandwidth", "dram_bandwidth", "stall_lg_throttle",
@@ -63,7 +63,7 @@ class Halo:
         """One array."""
         tile = next((x for x in _tiles(draft) if x.array == setting["array"]), None)
         if tile is None:
-            raise NotUnderstood("no neighbourhoods of this array")
+            raise NotUnderstood("no stencil accesses to this array")
         lines, body = _written(draft, tile)
         requires = [*block_guards(draft, block_of(draft)), *_requires(draft, tile)]
         extents = " x ".join(str(n) for _, n in reversed(tile.extents))
@@ -120,15 +120,15 @@ def _tiles(draft: Draft) -> tuple[_Tile, ...]:
     """One an array at the most, those that save most first. Raises NotUnderstood."""
     facts = draft.facts
     if facts.unmodelled or facts.calls or is_volatile(draft.form.kernel, draft.form):
-        raise NotUnderstood("volatile memory, assembly, or functions that are not known")
+        raise NotUnderstood("volatile memory, assembly, or unknown functions")
     memory, places = Memory(draft), Neighbourhoods(draft)
     pointers = {p.name for p in draft.form.kernel.parameters if p.is_pointer}
     pointers -= changed_variables(draft.form.kernel.body, draft.form)
     arrays = {n for n in pointers if memory.is_read_only(n)}
     if not memory.is_followed or not arrays:
-        raise NotUnderstood("no array that is only read")
+        raise NotUnderstood("no read-only array")
     groups: dict[Any, list[Near]] = {}
-    why = "no loads of neighbours"
+    why = "no stencil loads"
     inside: set[int] = set()
     for reached in Paths(draft.form).expressions():
         if isinstance(reached.node, s.Unary) and reached.node.operator == "&":
@@ -163,9 +163,9 @@ def _tile(draft: Draft, places: Neighbourhoods, reads: Sequence[Near]) -> _Tile:
     sizes = ELEMENT_BYTES | dict(draft.form.sizes)
     width = sizes.get(reads[0].type, 0)
     if not 0 < width <= _MOST_BYTES or len({x.type for x in reads}) > 1:
-        raise NotUnderstood("elements that are too wide for a tile")
+        raise NotUnderstood("elements too wide for a tile")
     if not tile.axes or all(low == high for low, high in map(tile.reach, tile.axes)):
-        raise NotUnderstood("no loads of neighbours")
+        raise NotUnderstood("no stencil loads")
     if tile.elements * width > room_for(draft):
         raise NotUnderstood("no room for the tile in shared memory")
     if tile.saved < _LEAST_READS:

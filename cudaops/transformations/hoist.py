@@ -54,7 +54,7 @@ class Hoist:
     """Tables of what depends on one integer of few values, or on the launch alone."""
 
     name = "hoist"
-    title = "what threads compute alike ahead of them"
+    title = "precomputed values shared by threads"
     family: Family = "algorithm"
     relieves = frozenset({
         "sfu_pipe", "fma_pipe", "fp64_pipe", "issue_slots", "stall_wait", "integer_pipe",
@@ -70,7 +70,7 @@ class Hoist:
         made = with_tables(draft, lambda x: _Search(x).entries(), _with_table, _MOST_TABLES)
         if made is draft:
             raise NotUnderstood("no expensive expression of one integer with few values")
-        says = "What many threads compute alike is computed once for each value, ahead of them."
+        says = "Values that many threads compute identically are precomputed by a separate kernel."
         return made.stepped(Step(self.name, setting, says))
 
 
@@ -105,7 +105,7 @@ class _Search:
         self._ranges, self._memory = Ranges(draft), Memory(draft)
         self._numbers = {
             p.name for p in kernel.parameters
-            if not p.is_pointer and p.name in self._ranges.settled and p.size_bytes <= 8
+            if not p.is_pointer and p.name in self._ranges.single_assignment and p.size_bytes <= 8
         }  # fmt: skip
         self._pointers = {p.name for p in kernel.parameters if p.is_pointer}
         self._declared = {x.name: x for x in s.below(kernel.body) if isinstance(x, s.Declare)}

@@ -55,7 +55,7 @@ class Index32:
             raise NotUnderstood("no 64-bit arithmetic proved to fit into 32 bits")
         header, lines = _parameters(draft, [n for n in narrow if n in _names_of_parameters(draft)])
         proofs = in_order((*narrow.values(), *change.proofs))
-        step = Step(self.name, setting, "Indices take 32 bits, which all launches fit in.")
+        step = Step(self.name, setting, "Indices are 32-bit: all launches fit.")
         edited = draft.with_body((*lines, *body), header)
         return edited.requiring(*proofs).stepped(step)
 
@@ -67,7 +67,7 @@ def _names_of_parameters(draft: Draft) -> dict[str, str]:
 def _candidates(draft: Draft, ranges: Ranges) -> dict[str, str]:
     """Variables and parameters of 64 bits by name, with their types."""
     kernel = draft.form.kernel
-    plain = plain_variables(kernel) & ranges.settled
+    plain = plain_variables(kernel) & ranges.single_assignment
     used = names_in(kernel.body)
     found = {n: t for n, t in _names_of_parameters(draft).items() if n in used}
     found |= {
@@ -220,7 +220,7 @@ def _parameters(draft: Draft, names: list[str]) -> tuple[str, list[Raw]]:
         other = draft.free(f"{name}_launched")
         found = list(re.finditer(rf"\b{re.escape(name)}\b(?=\s*[,)])", header))
         if not found:
-            raise NotUnderstood(f"how {name} is declared")
+            raise NotUnderstood(f"an unsupported declaration of {name}")
         at = found[-1]
         header = header[: at.start()] + other + header[at.end() :]
         lines.append(Raw(f"const int {name} = static_cast<int>({other});"))

@@ -57,7 +57,7 @@ class Inline:
     """
 
     name = "inline"
-    title = "device functions' bodies in place of their calls"
+    title = "device functions inlined"
     family: Family = "other"
     relieves: frozenset[str] = frozenset()
 
@@ -90,7 +90,7 @@ class Inline:
             says.append(f"The body of {' and '.join(dict.fromkeys(told))} is in the kernel.")
         if plain is not draft:
             made = without_unused_groups(made)
-            says.append("Methods of cooperative groups are the intrinsics that they stand for.")
+            says.append("Cooperative-group methods are replaced by their intrinsics.")
         if not says:
             raise NotUnderstood("no call that can be inlined")
         return made.stepped(Step(self.name, setting, " ".join(says)))
@@ -173,7 +173,7 @@ def _root(statement: Any) -> Any:
 
 
 def _first_calls(node: Any, form: s.KernelForm) -> Iterator[s.Call]:
-    """Calls that are made whenever an expression is worked out, arguments before what they go to,
+    """Calls that are made whenever an expression is computed, arguments before what they go to,
     each of which may as well be made ahead of everything else in it."""
     reading = pure_functions(form)
     for call in _calls(node):
@@ -232,7 +232,7 @@ def _inlined(draft: Draft, site: _Site) -> Draft:
     kernel = owned.form.kernel
     if value is None:
         if not (isinstance(site.statement, s.Evaluate) and site.statement.value is site.call):
-            raise NotUnderstood(f"{name} gives nothing")
+            raise NotUnderstood(f"{name} returns no value")
         new: tuple[Any, ...] = tuple(statements)
     else:
         new = (*statements, swapped(site.statement, site.call, value))
@@ -256,7 +256,7 @@ def _again(draft: Draft, number: int) -> _Site:
             function = draft.form.function(every[number].function)
             if function is not None:
                 return _Site(statement, every[number], function)
-    raise NotUnderstood("a call that is no longer there")
+    raise NotUnderstood("the call was not found")
 
 
 def _check(draft: Draft, function: s.Function) -> None:

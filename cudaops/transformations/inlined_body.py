@@ -1,6 +1,6 @@
 """A function's body as it stands in a kernel, in place of one call: its parameters, names, returns.
 
-Every argument is worked out once, ahead of the body: a parameter is a local of its type, or the
+Every argument is computed once, ahead of the body: a parameter is a local of its type, or the
 argument itself where that is a variable which holds the same value all along. `p[k]` of a pointer
 parameter is `a[at + k]` of the kernel's array, with the offset in a local of 64 bits, as wide as
 pointer arithmetic is. A reference is the variable that it is bound to. Names are made free. An
@@ -57,7 +57,7 @@ class InlinedBody:
     def made(self) -> tuple[list[Any], Any]:
         """Statements that stand ahead of the caller's, and the value; None where it has none."""
         if len(self._call.arguments) != len(self._function.parameters):
-            raise NotUnderstood(f"arguments of {self._function.name} that the call leaves out")
+            raise NotUnderstood(f"arguments of {self._function.name} with default values")
         self._check_order()
         names = self._free_names()
         lines, said = self._bound(names)
@@ -119,7 +119,7 @@ class InlinedBody:
         )
         theirs |= _local_types(self._slice(self._kernel.body_where))
         if both := outer & theirs:
-            raise NotUnderstood(f"{min(both)} means another thing in the kernel")
+            raise NotUnderstood(f"{min(both)} has another meaning in the kernel")
 
     def _template(self) -> set[str]:
         """Parameters of the function's template: what they stand for here is in the tree."""
@@ -374,10 +374,10 @@ def _tails(body: Sequence[Any], give: Callable[[Any], tuple[Any, ...]]) -> tuple
         elif not rest:
             yes, no, inner = x.yes, x.no, ()
         else:
-            raise NotUnderstood("a return on one of several ways")
+            raise NotUnderstood("a return on one of several paths")
         hiding, hidden = (set(map(s.plain_name, x)) for x in (declared_in(inner), names_in(rest)))
         if hiding & hidden:
-            raise NotUnderstood("names that hide those of what follows")
+            raise NotUnderstood("names that shadow later ones")
         return (*before, _branching(x, _tails(yes, give), _tails(no, give)))
     return tuple(body)
 

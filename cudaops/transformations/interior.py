@@ -52,7 +52,7 @@ class Interior:
     """
 
     name = "interior"
-    title = "no bounds checks inside"
+    title = "interior loop without bounds checks"
     family: Family = "algorithm"
     relieves = frozenset({
         "integer_pipe", "issue_slots", "divergence", "stall_branch", "stall_wait",
@@ -60,7 +60,7 @@ class Interior:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """Nests with checks in them, the dearest first."""
+        """Nests with checks in them, the hottest first."""
         found = (placed.setting for placed, _ in understood(draft, _read))
         return tuple(islice(found, _MOST_SETTINGS))
 
@@ -74,8 +74,8 @@ class Interior:
         made = s.If(whole, (inside,), (loop,))
         body = swapped(draft.form.kernel.body, loop, made)
         says = (
-            "Threads of which all iterations are inside run a loop without bounds checks, "
-            "the others the author's."
+            "Threads whose iterations are all in bounds run a loop without bounds checks, "
+            "the others the original loop."
         )
         return draft.with_body(body).stepped(Step(self.name, setting, says))
 
@@ -134,7 +134,7 @@ class _Walk:
 
     def _range(self, loop: Counted, known: Mapping[str, Any]) -> _Range:
         if loop.sign != "+" or loop.start is None or loop.type not in _SIGNED or not loop.stride:
-            raise NotUnderstood("a loop that counts down, or from what it finds")
+            raise NotUnderstood("a loop that counts down, or from an unknown start")
         start, bound = (renamed(x, known) for x in (loop.start, loop.bound))
         if not self._is_fixed(start) or not self._is_fixed(bound):
             raise NotUnderstood("a loop bound that changes")

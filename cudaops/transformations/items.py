@@ -92,7 +92,7 @@ class Spread:
             x for x in s.below(body) if isinstance(x, s.Call) and draft.form.function(x.function)
         ]
         if any(changed_by(x, draft.form, arrays=False) for x in calls):
-            raise NotUnderstood("a variable that a function changes through a reference")
+            raise NotUnderstood("a variable modified through a reference")
         self._whole, self._by_guards, self._growing = whole, by_guards, growing
         self._idle: set[str] = set()
         self._draft, self._body, self._item, self._factor = draft, body, item, factor
@@ -302,7 +302,7 @@ class Spread:
         if all(isinstance(p, _Group) for p in parts):
             return parts
         if not self._first_decides(node.condition):
-            raise NotUnderstood("work that items share under a guard of each")
+            raise NotUnderstood("shared work under a guard of each item")
         own = {x.name for x in declarations_in(node.yes)}
         self._relax(parts, Idle(self._draft, own, self._declares, self._depends))
         return [self._for_first(node, parts)]
@@ -453,7 +453,9 @@ class Spread:
                     if name not in owner:
                         if name in {x.name for y in group.body for x in declarations_in(y)}:
                             continue
-                        raise NotUnderstood(f"{name}, which is not declared where items are told")
+                        raise NotUnderstood(
+                            f"{name}, which is declared outside of the item's scope"
+                        )
                     found.add(name)
         return found
 
@@ -512,7 +514,7 @@ class Spread:
         if node.name.count("#"):
             raise NotUnderstood(f"a second {node.name.partition('#')[0]}")
         if node.extents and (node.value is not None or node.unsized):
-            raise NotUnderstood(f"{node.name}, an array with values")
+            raise NotUnderstood(f"{node.name}, an array with an initializer")
         size = s.Number(str(self._factor))
         zeroed = node.zeroed or node.name in self._idle
         return replace(node, extents=(size, *node.extents), value=None, zeroed=zeroed, where=None)

@@ -29,7 +29,7 @@ from cudaops.transformations.loops import (
     conditions,
     copy_of,
     counted,
-    dearest,
+    hottest,
     looks_ahead,
     loop_of,
     plainly_declared,
@@ -68,7 +68,7 @@ class Jam:
     """
 
     name = "jam"
-    title = "outer iterations side by side"
+    title = "unroll and jam"
     family: Family = "tiling"
     relieves = frozenset({
         "l1_load_throughput", "stall_long_scoreboard", "stall_lg_throttle", "shared_throughput",
@@ -77,9 +77,9 @@ class Jam:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """The dearest nests, by 4 and 2."""
+        """The hottest nests, by 4 and 2."""
         found: list[Setting] = []
-        for placed in dearest(draft):
+        for placed in hottest(draft):
             try:
                 nest = _read(draft, placed.node)
                 conditions(draft, nest.outer, 1)
@@ -102,7 +102,7 @@ class Jam:
         body = swapped(draft.form.kernel.body, nest.outer.node, lines)
         needs = () if trips is not None else conditions(draft, nest.outer, factor - 1)
         variable = s.plain_name(nest.outer.variable)
-        says = f"{factor} iterations over {variable} share one run of the loop in them."
+        says = f"{factor} iterations over {variable} are jammed into one inner loop."
         return draft.with_body(body).requiring(*needs).stepped(Step(self.name, setting, says))
 
 
@@ -117,11 +117,11 @@ def _read(draft: Draft, node: s.For) -> Nest:
     looks_ahead(outer)
     loops = [n for n, x in enumerate(outer.body) if isinstance(x, s.For)]
     if len(loops) != 1:
-        raise NotUnderstood("no loop in it, or several")
+        raise NotUnderstood("not exactly one inner loop")
     if has_jump(node) or synchronises((node,), form):
         raise NotUnderstood("an early exit, a barrier or a warp collective in the loop")
     if size_of(outer.body, form) > _LARGEST:
-        raise NotUnderstood("an iteration that is too large")
+        raise NotUnderstood("a loop body that is too large")
     at = loops[0]
     before, inner, after = outer.body[:at], outer.body[at], outer.body[at + 1 :]
     assert isinstance(inner, s.For)
@@ -133,7 +133,9 @@ def _read(draft: Draft, node: s.For) -> Nest:
         raise NotUnderstood("a store inside of the inner loop")
     changes = all_written_names(early, form)
     if not changes <= own | shared:
-        raise NotUnderstood(f"{', '.join(sorted(changes - own - shared))}, carried over iterations")
+        raise NotUnderstood(
+            f"{', '.join(sorted(changes - own - shared))}, carried between iterations"
+        )
     if (all_written_names(after, form) & names_in(early)) - own:
         raise NotUnderstood("a loop-carried dependence")
     if not _has_reuse(nest):
@@ -160,7 +162,7 @@ def _own(function: s.Function, outer: Counted) -> frozenset[str]:
         if isinstance(y, s.Name)
     }
     if declared - numbers - (vectors - referred):
-        raise NotUnderstood("arrays, pointers or references of an iteration")
+        raise NotUnderstood("arrays, pointers or references declared in the iteration")
     return frozenset(declared)
 
 
@@ -206,7 +208,7 @@ def _apart(draft: Draft, nest: Nest) -> None:
         return
     facts = analyse(draft.form)  # of any launch
     if facts.unmodelled:
-        raise NotUnderstood(f"{', '.join(facts.unmodelled)} beside the loop")
+        raise NotUnderstood(f"{', '.join(facts.unmodelled)} outside of the loop")
     aliasing = Aliasing(draft)
     inside = [a for a in facts.accesses if any(o.where == nest.outer.node.where for o in a.loops)]
     late = [a for a in inside if any(_within(a, x) for x in nest.after)]

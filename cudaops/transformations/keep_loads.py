@@ -58,7 +58,7 @@ class KeepLoads:
     """Loads that loops over one range repeat."""
 
     name = "keep_loads"
-    title = "what several loops load, kept in registers"
+    title = "loads of several loops kept in registers"
     family: Family = "tiling"
     relieves = frozenset({
         "l1_load_throughput", "l2_bandwidth", "dram_bandwidth", "stall_long_scoreboard",
@@ -73,13 +73,13 @@ class KeepLoads:
         """The first loops of the kernel that load something again."""
         plan = _plan(draft)
         if plan.trips != int(setting["trips"]):
-            raise NotUnderstood("launches of other lengths")
+            raise NotUnderstood("launches with other trip counts")
         names = [draft.free(f"{root_of(x.place) or 'value'}_kept") for x in plan.kept]
         item = draft.free("turn")
         lines = _kept(plan, names, item)
         body = lists_changed(draft.form.kernel.body, lambda x: lines if x is plan.within else x)
         told = " and ".join(dict.fromkeys(f"`{root_of(x.place)}`" for x in plan.kept))
-        says = f"What several loops load of {told} is loaded once, and kept in registers."
+        says = f"Values that several loops load from {told} are loaded once and kept in registers."
         done = draft.with_body(body).requiring(*plan.requires)
         return done.stepped(Step(self.name, setting, says))
 
@@ -149,7 +149,7 @@ def _plan(draft: Draft) -> _Plan:
     form = draft.form
     if is_volatile(form.kernel, form) or draft.facts.unmodelled:
         raise NotUnderstood("volatile memory, or statements that are not modelled")
-    why = "no loops over one range that load the same"
+    why = "no two loops over one range with the same loads"
     ranges = Ranges(draft)
     body, memory = form.kernel.body, Memory(draft)
     for listed in (body, *(inner for x in statements(body) for inner in bodies_of(x))):
@@ -331,7 +331,7 @@ def _length(
     low, high = ranges.nonnegative(loop.start), ranges.upper(loop.start)
     least = ranges.most(loop.step, 1)
     if bound is None or step is None or low is None or high is None or least is None:
-        raise NotUnderstood("loop bounds that the launch does not determine")
+        raise NotUnderstood("loop bounds that are not launch constants")
     sizes = ELEMENT_BYTES | dict(draft.form.sizes)
     each = sum(max(sizes[getattr(x.place, "type", "")], 4) for x in kept)
     small = all(x.startswith("blockDim.") for x in high[0].names() | step.names())
@@ -340,7 +340,7 @@ def _length(
         requires = (*low, *high[1], *ends, bound <= trips * step)
         if draft.holds(*requires):
             return trips, requires
-    raise NotUnderstood("loops with more iterations than registers would hold")
+    raise NotUnderstood("more iterations than registers can hold")
 
 
 # The text

@@ -209,7 +209,7 @@ class _Kernel:
         for at in range(one.end, self._end_of_block(one)):
             if self._says(at) == one.name and self._says(at - 1) not in _MEMBER:
                 if self._says(at + 1) != "(":
-                    raise NotUnderstood(f"{one.name} is handed on")
+                    raise NotUnderstood(f"{one.name} is passed on")
                 yield at
 
     # What it captures
@@ -232,7 +232,7 @@ class _Kernel:
                 raise NotUnderstood(f"several variables {name}")
             way = explicit.get(name, by_default)
             if way is None:
-                raise NotUnderstood(f"{name} in {one.name} is no capture")
+                raise NotUnderstood(f"{name} in {one.name} is not a capture")
             yield self._captured(variables[0], way, one)
 
     def _captured(

@@ -120,7 +120,7 @@ class Team:
         names = ["best", "at", *(f"other{n}" for n in range(len(types) - 2))]
         name = self.draft.free(f"block_{'most' if a.function == '>' else 'least'}")
         if not self.helpers.get(name, _best_story(a)).startswith(_best_story(a)):
-            raise NotUnderstood("block-wide extremes of several types")
+            raise NotUnderstood("block-wide minima or maxima of several types")
         given = ", ".join(f"{t}& {n}" for t, n in zip(types, names, strict=True))
         news = [f"new_{n}" for n in names]
         lanes = [f"__shfl_xor_sync({FULL}, {n}, apart)" for n in names]

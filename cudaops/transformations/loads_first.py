@@ -65,7 +65,7 @@ class LoadsFirst:
     """The loads of a few iterations, then their work in its order."""
 
     name = "loads_first"
-    title = "a few iterations' loads before their work"
+    title = "loads of several iterations first"
     family: Family = "unrolling"
     relieves = frozenset({
         "stall_long_scoreboard", "low_parallelism", "dram_bandwidth", "l2_bandwidth",
@@ -73,7 +73,7 @@ class LoadsFirst:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """The dearest loops past whose branches the compiler moves no load."""
+        """The hottest loops past whose branches the compiler moves no load."""
         found: list[Setting] = []
         for placed, plan in understood(draft, _read):
             if _is_straight(plan.loop.body) and not plan.gathers:
@@ -97,8 +97,8 @@ class LoadsFirst:
         body = swapped(draft.form.kernel.body, plan.loop.node, _written(draft, plan, factor))
         needs = () if trips is not None else conditions(draft, plan.loop, factor - 1)
         says = (
-            f"Loads what {factor} iterations of the loop over "
-            f"{plan.loop.variable.partition('#')[0]} need before it works on them."
+            f"Issues the loads of {factor} iterations of the loop over "
+            f"{plan.loop.variable.partition('#')[0]} first."
         )
         return draft.with_body(body).requiring(*needs).stepped(Step(self.name, setting, says))
 
@@ -139,7 +139,7 @@ def _is_straight(body: Sequence[Any]) -> bool:
 def _read(draft: Draft, node: s.For) -> _Plan:
     form = draft.form
     if is_volatile(form.kernel, form) or draft.facts.unmodelled or draft.facts.calls:
-        raise NotUnderstood("volatile memory, or what is not known")
+        raise NotUnderstood("volatile memory, or an unknown function")
     loop = counted(node, form)
     looks_ahead(loop)
     if not is_innermost(node) or has_jump(loop.body) or synchronises(loop.body, form):

@@ -49,7 +49,7 @@ class Lookup:
     """Tables of functions of one or two integers."""
 
     name = "lookup"
-    title = "a table of what a function makes of small integers"
+    title = "lookup table for a function of small integers"
     family: Family = "algorithm"
     relieves = frozenset({"sfu_pipe", "fma_pipe", "fp64_pipe", "issue_slots", "stall_wait"})
 
@@ -67,7 +67,7 @@ class Lookup:
         )
         if made is begun:
             raise NotUnderstood("no expensive function of one or two integers")
-        says = f"What depends on small integers alone is looked up in tables of {entries} at most."
+        says = f"Functions of small integers are read from tables of {entries} at most."
         return made.stepped(Step(self.name, setting, says))
 
 

@@ -142,7 +142,7 @@ def counted(node: s.For, form: s.KernelForm) -> Counted:
             raise NotUnderstood("a `while` with `continue`")
         step, body = (body[-1].value,), body[:-1]
     if len(step) != 1:
-        raise NotUnderstood("a loop that does not step one variable")
+        raise NotUnderstood("a loop without a single induction variable")
     variable, by, sign = _stepping(step[0])
     operator, bound = _comparison(node.condition, variable)
     if sign != ("+" if operator in ("<", "<=") else "-"):
@@ -207,7 +207,7 @@ def _stays(loop: Counted, form: s.KernelForm) -> None:
     fixed = {loop.variable} | names_in(loop.bound) | names_in(loop.step)
     changes = all_written_names(loop.body, form)
     if fixed & changes:
-        raise NotUnderstood(f"a loop whose body changes {', '.join(sorted(fixed & changes))}")
+        raise NotUnderstood(f"a loop body that changes {', '.join(sorted(fixed & changes))}")
     ends = (loop.bound, loop.step)
     if any(isinstance(x, s.Call) and x.function not in PURE for x in s.below(ends)):
         raise NotUnderstood("a loop bound from a function call")
@@ -312,8 +312,8 @@ class Placed:
         return named | {"function": self.function} if self.function else named
 
 
-def dearest(draft: Draft, *, functions: bool = False) -> tuple[Placed, ...]:
-    """Loops by what they cost in the most expensive launch, as far as it is known, the dearest
+def hottest(draft: Draft, *, functions: bool = False) -> tuple[Placed, ...]:
+    """Loops by what they cost in the most expensive launch, as far as it is known, the hottest
     first."""
     weighed: list[tuple[float, int, Placed]] = []
     owners: list[s.Function] = [draft.form.kernel]
@@ -329,9 +329,9 @@ def dearest(draft: Draft, *, functions: bool = False) -> tuple[Placed, ...]:
 def understood(
     draft: Draft, read: Callable[[Draft, s.For], Found]
 ) -> Iterator[tuple[Placed, Found]]:
-    """The loops that can be read, the dearest first, with what was read of each. `read` raises
+    """The loops that can be read, the hottest first, with what was read of each. `read` raises
     NotUnderstood for the others."""
-    for placed in dearest(draft):
+    for placed in hottest(draft):
         try:
             found = read(draft, placed.node)
         except NotUnderstood:

@@ -22,7 +22,7 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import changed_variables, has_return, names_in, targets_in
 from cudaops.program.analysis.facts import Access
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.atomic_sites import Site, prove_only_atomic, sites_of
+from cudaops.transformations.atomic_sites import AtomicSite, prove_only_atomic, sites_of
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.predication import pruned
@@ -43,7 +43,7 @@ class MergeBlocks:
     """Fewer collections in shared memory."""
 
     name = "merge_blocks"
-    title = "several blocks' work for one collection"
+    title = "blocks merged for one accumulation"
     family: Family = "reduction"
     relieves = frozenset({
         "atomic_contention", "l2_bandwidth", "many_waves", "stall_barrier", "low_parallelism",
@@ -67,8 +67,8 @@ class MergeBlocks:
         found = draft.with_body((*parts.clear, blocks.loop, *home), header)
         step = Step(
             self.name, setting,
-            f"Let at most {setting['blocks']} blocks do the work of all, and bring home what they "
-            "collected in shared memory once each; what is 0 stays.",
+            f"Limited the grid to {setting['blocks']} blocks; each does the work of several and "
+            "flushes its shared-memory accumulators once, without zeros.",
         )  # fmt: skip
         arguments = (*draft.launch.args, *blocks.arguments)
         found = found.launched(grid=blocks.grid, args=arguments)
@@ -83,7 +83,7 @@ class _Parts:
     work: tuple[s.Statement, ...]
     home: tuple[s.Statement, ...]
     """From the last barrier on."""
-    brought: tuple[Site, ...]
+    brought: tuple[AtomicSite, ...]
     """Atomics of the last part."""
 
 
@@ -93,14 +93,14 @@ def _parts(draft: Draft) -> _Parts:
     body = pruned(draft.form.kernel.body)
     at = [n for n, x in enumerate(body) if is_barrier(x)]
     if len(at) < 2:
-        raise NotUnderstood("no work between two barriers of the whole block")
+        raise NotUnderstood("no work between two block barriers")
     clear, work, home = body[: at[0] + 1], body[at[0] + 1 : at[-1]], body[at[-1] :]
     clear, moved = _sorted(draft, clear, home)
     work = (*moved, *work)
     if has_return(body):
         raise NotUnderstood("threads that return before the end of the kernel")
     if any(map(_asks_for_block, s.below((*clear, *home)))):
-        raise NotUnderstood("a beginning or an end that depends on the block")
+        raise NotUnderstood("a prologue or epilogue that depends on the block")
     _prove_scopes(draft, clear, work, home)
     sites = {site.statement.where: site for site in sites_of(draft)}
     collected = _prove_work(draft, clear, work, home, sites)
@@ -119,7 +119,7 @@ def _sorted(
     touches what the other one does."""
     *before, barrier = clear
     if any(is_barrier(x) for x in s.below(tuple(before))):
-        raise NotUnderstood("a barrier in the beginning")
+        raise NotUnderstood("a barrier in the prologue")
     keeps = {id(x) for x in before if any(a.space == "shared" for a in _within(draft, [x]))}
     keeps |= {id(x) for x in before if isinstance(x, s.Declare) and x.shared}
     while True:
@@ -131,7 +131,7 @@ def _sorted(
     kept = tuple(x for x in before if id(x) in keeps)
     moved = tuple(x for x in before if id(x) not in keeps)
     if lost := needed & changed_variables(moved, draft.form):
-        raise NotUnderstood(f"{min(lost)} is changed before shared memory is clear")
+        raise NotUnderstood(f"{min(lost)} is changed before shared memory is cleared")
     return (*kept, barrier), moved
 
 
@@ -149,16 +149,16 @@ def _prove_scopes(
     """No variable carries anything from one block's work to the next, or out of it."""
     outer = {x.name for x in clear if isinstance(x, s.Declare) and not x.shared}
     if changed_there := changed_variables(tuple(work), draft.form) & outer:
-        raise NotUnderstood(f"{min(changed_there)} goes from one block to the next")
+        raise NotUnderstood(f"{min(changed_there)} is carried from one block to the next")
     inner = {x.name for x in work if isinstance(x, s.Declare | s.Refer)}
     if used := inner & names_in(tuple(home)):
-        raise NotUnderstood(f"{min(used)} leaves the work")
+        raise NotUnderstood(f"{min(used)} is used after the merged part")
     parameters = {p.name for p in draft.form.kernel.parameters}
     if (
         changed_variables(tuple(work), draft.form) & parameters & names_in(tuple(home))
         or changed_variables((*clear, *home), draft.form) & parameters
     ):
-        raise NotUnderstood("a parameter that is changed")
+        raise NotUnderstood("a modified parameter")
 
 
 def _within(draft: Draft, body: Sequence[Any]) -> Iterator[Access]:
@@ -174,12 +174,12 @@ def _within(draft: Draft, body: Sequence[Any]) -> Iterator[Access]:
 
 def _prove_work(
     draft: Draft, clear: Sequence[Any], work: Sequence[Any], home: Sequence[Any],
-    sites: dict[Any, Site],
+    sites: dict[Any, AtomicSite],
 ) -> dict[str, str]:  # fmt: skip
     """That shared memory begins as zeros and is only added to; with what function, by array."""
     for access in _within(draft, clear):
         if access.kind != "write" or access.space not in ("shared", "local"):
-            raise NotUnderstood(f"a beginning that touches {access.array or 'memory'}")
+            raise NotUnderstood(f"a prologue that accesses {access.array or 'memory'}")
     for node in s.below(tuple(clear)):
         if isinstance(node, s.Step | s.Assign) and not isinstance(node.target, s.Name):
             zero = isinstance(node, s.Assign) and not node.operator and _is_zero(node.value)
@@ -194,9 +194,9 @@ def _prove_work(
         site = sites.get(access.where)
         function = site.operation.function if site else ""
         if access.kind != "atomic" or function not in _ADDING:
-            raise NotUnderstood(f"{access.array} is more than added to")
+            raise NotUnderstood(f"{access.array} is not only accumulated")
         if found.setdefault(access.array, function) != function:
-            raise NotUnderstood(f"{access.array} is changed in two ways")
+            raise NotUnderstood(f"{access.array} is modified in two ways")
     if not found:
         raise NotUnderstood("no accumulation in shared memory")
     cleared = {a.array for a in _within(draft, clear) if a.space == "shared"}
@@ -210,8 +210,8 @@ def _is_zero(node: s.Expression) -> bool:
 
 
 def _prove_home(
-    draft: Draft, home: Sequence[Any], sites: dict[Any, Site], collected: dict[str, str]
-) -> Iterator[Site]:
+    draft: Draft, home: Sequence[Any], sites: dict[Any, AtomicSite], collected: dict[str, str]
+) -> Iterator[AtomicSite]:
     """That what was collected is only added to global memory."""
     tests = [x for x in s.below(tuple(home)) if _is_test(x)]
     accesses = [a for a in _within(draft, home) if a.where not in {x.where for x in tests}]
@@ -221,18 +221,18 @@ def _prove_home(
         reads = [a for a in here if a.space == "shared"]
         to = [a for a in here if a.space != "shared"]
         if site is None or len(to) != 1 or to[0].kind != "atomic" or len(reads) != 1:
-            raise NotUnderstood("an end that does more than add")
+            raise NotUnderstood("an epilogue that does more than accumulate")
         function = collected.get(reads[0].array)
         plain = isinstance(site.value, s.Index | s.Name) and not isinstance(site.index, s.Assign)
         if reads[0].kind != "read" or function != site.operation.function or not plain:
-            raise NotUnderstood("an end that adds something else")
+            raise NotUnderstood("an epilogue that adds another value")
         if reads[0].type != site.type or to[0].array in {a.array for a in reads}:
-            raise NotUnderstood("an end that adds in another type")
+            raise NotUnderstood("an epilogue that adds in another type")
         if not any(x.yes[0] is site.statement for x in tests):
             yield site
     written = {t for t in map(_variable, targets_in(tuple(home))) if t}
     if written - declared_in(tuple(home)):
-        raise NotUnderstood("an end that changes variables")
+        raise NotUnderstood("an epilogue that modifies variables")
     brought = {sites[a.where].base for a in accesses if a.where in sites}
     for base in brought:
         array = prove_only_atomic(draft, base, tuple(x for x in sites.values() if x.base == base))
@@ -260,7 +260,7 @@ def _variable(place: s.Expression) -> str:
     return place.text if isinstance(place, s.Name) else ""
 
 
-def _if_not_zero(site: Site) -> s.Statement:
+def _if_not_zero(site: AtomicSite) -> s.Statement:
     """Only where there is something to add."""
     where = site.statement.where
     test = s.Binary("!=", site.value, s.Number("0"))

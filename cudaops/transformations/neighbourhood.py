@@ -174,15 +174,15 @@ class Neighbourhoods:
         while (x := next(filter(_is_choice, s.below(plain)), None)) is not None:
             name = self._clamp_of(x, x, loops, clamps, deep)
             if name is None:
-                raise NotUnderstood("a choice that is no clamp")
+                raise NotUnderstood("a conditional expression that is not a clamp")
             plain = swapped((plain,), x, s.Name(name, type="int"))[0]
         found = self._variables.polynomial(plain, *self._choices)
         if found is None:
-            raise NotUnderstood("an index or a condition that is no sum of products")
+            raise NotUnderstood("an index or condition that is not affine")
         known = {o.variable for o in loops} | clamps.keys() | self._parameters
         for atom in list(found.atoms()):
             if not isinstance(atom, Symbol):
-                raise NotUnderstood("an index or a condition that is divided for")
+                raise NotUnderstood("an index or condition with a division")
             name = atom.name
             if name in known or name.startswith(("threadIdx.", "blockIdx.", "blockDim.")):
                 continue
@@ -190,10 +190,10 @@ class Neighbourhoods:
                 continue
             declared = self._variables.declared(name)
             if declared is None or self._variables.is_changed(name) or deep > 8:
-                raise NotUnderstood(f"{name}, which is not known")
+                raise NotUnderstood(f"{name}, which is unknown")
             value = self._clamp_of(declared.value, s.Name(name), loops, clamps, deep)
             if value is None or declared.type not in ("int", "long long"):
-                raise NotUnderstood(f"{name}, which is not known")
+                raise NotUnderstood(f"{name}, which is unknown")
             found = found.replace({atom: of(Symbol(value))})
         return found.replace(self._places)
 
@@ -272,7 +272,7 @@ class Neighbourhoods:
 
     def _is_launchs(self, *values: Polynomial) -> None:
         if not all(map(self._is_of_launch, values)):
-            raise NotUnderstood("what differs among blocks, loops or threads in an index")
+            raise NotUnderstood("an index term that mixes blocks, loops or threads")
 
     # Its index
 
@@ -293,7 +293,7 @@ class Neighbourhoods:
                 continue
             axis, inner = self._clamped(clamp, ranges)
             if axis in factors:
-                raise NotUnderstood("an axis that stands twice in an index")
+                raise NotUnderstood("an axis that appears twice in an index")
             factors[axis], coordinates[axis] = factor, inner
         self._is_launchs(*factors.values())
         for name in ranges:
@@ -301,7 +301,7 @@ class Neighbourhoods:
             if factor.terms:
                 axis, by = _axis_of(factor, factors)
                 if coordinates[axis].clamp is not None:
-                    raise NotUnderstood("a loop beside a clamp")
+                    raise NotUnderstood("a loop variable outside of its clamp")
                 coordinates[axis] = _looped(coordinates[axis], name, by, ranges)
         for axis in sorted(factors, key=lambda a: _size(factors[a])):
             by = _steps(rest, factors[axis])
@@ -328,7 +328,7 @@ class Neighbourhoods:
             if factor.terms:
                 axes.append(axis)
                 if factor != number(1):
-                    raise NotUnderstood("a place that is scaled")
+                    raise NotUnderstood("a scaled thread index")
         if len(axes) != 1:
             raise NotUnderstood("no global thread index along one axis")
         coordinate = Coordinate()
@@ -337,10 +337,10 @@ class Neighbourhoods:
             if factor.terms:
                 by = factor.constant
                 if by is None:
-                    raise NotUnderstood("a loop that is scaled")
+                    raise NotUnderstood("a scaled loop variable")
                 coordinate = _looped(coordinate, name, by, ranges)
         if rest.constant is None:
-            raise NotUnderstood("a distance that is not constant")
+            raise NotUnderstood("an offset that is not constant")
         return axes[0], _shifted(coordinate, rest.constant)
 
     # When it is made
@@ -390,7 +390,7 @@ class Neighbourhoods:
         if not low or not all(
             any(at_least(h + number(1), e) for e in own.ends) for h in clamp.highs
         ):
-            raise NotUnderstood("a clamp that may move a thread's own place")
+            raise NotUnderstood("a clamp that may move the thread's own element")
 
     def _conjuncts(
         self, condition: Condition, loops: Sequence[Counted], thread: _Thread
@@ -417,11 +417,11 @@ class Neighbourhoods:
                 if operator == "!=":
                     thread.other.append(self._left_out(sides[0] - sides[1]))
                 elif operator == "==":
-                    raise NotUnderstood("a condition that is no bound")
+                    raise NotUnderstood("a condition that is not a bound")
                 else:
                     yield self._below(operator, sides[0], sides[1])
             case _:
-                raise NotUnderstood("a condition that is no comparison")
+                raise NotUnderstood("a condition that is not a comparison")
 
     def _left_out(self, between: Polynomial) -> tuple[str, Polynomial]:
         """The axis and the place at which this is 0."""
@@ -429,7 +429,7 @@ class Neighbourhoods:
             rest, factor = _taken(between, _at(axis))
             if factor.constant in (1, -1) and self._is_of_launch(rest):
                 return axis, rest if factor.constant == -1 else -rest
-        raise NotUnderstood("a condition that is no bound on the global thread index")
+        raise NotUnderstood("a condition that does not bound the global thread index")
 
     def _without_sign(
         self, sides: Sequence[Polynomial], loops: Sequence[Counted]
@@ -443,7 +443,7 @@ class Neighbourhoods:
             if not side.sure_nonnegative or names & (
                 self._parameters | {o.variable for o in loops}
             ):
-                raise NotUnderstood("a comparison of numbers without a sign")
+                raise NotUnderstood("an unsigned comparison")
 
     def _bound(
         self, below: Polynomial, coordinates: dict[str, Coordinate], thread: _Thread,
@@ -452,7 +452,7 @@ class Neighbourhoods:
         """Note one bound of the thread's place or of the element's."""
         found = [(a, f) for a in AXES if (f := _taken(below, _at(a))[1]).terms]
         if len(found) != 1 or found[0][1].constant not in (1, -1):
-            raise NotUnderstood("a condition that is no bound on the global thread index")
+            raise NotUnderstood("a condition that does not bound the global thread index")
         axis, sign = found[0][0], found[0][1].constant or 0
         rest, _ = _taken(below if sign > 0 else -below, _at(axis))
         coordinate = Coordinate()
@@ -466,7 +466,7 @@ class Neighbourhoods:
         if coordinate.loops:
             same = coordinates.get(axis)
             if same is None or same.loops != coordinate.loops or same.clamp is not None:
-                raise NotUnderstood("a condition on other places than those that are read")
+                raise NotUnderstood("a condition on other indices than those read")
             where, shift = cell, same.shift
         if sign > 0:
             where.ends.setdefault(axis, []).append(number(shift) - rest)
@@ -506,7 +506,7 @@ def _axis_of(factor: Polynomial, factors: dict[str, Polynomial]) -> tuple[str, i
         for by in (1, -1):
             if factor == number(by) * own:
                 return axis, by
-    raise NotUnderstood("a loop that moves along no axis, or by more than a step")
+    raise NotUnderstood("a loop that steps along no axis, or by more than 1")
 
 
 def _looped(

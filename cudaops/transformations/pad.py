@@ -6,7 +6,7 @@ the place of the elements changes: every mention of the array is an element with
 and an index beyond its row is outside of C's meaning. In an array of one dimension, whatever its
 index says, one place after every so many stays free: `i` stands at `i + i / 32`.
 
-Places are left free only where the warp's addresses, worked out for the first warp of the launched
+Places are left free only where the warp's addresses, computed for the first warp of the launched
 block, then meet less often.
 """
 
@@ -77,8 +77,8 @@ class Pad:
         if padded["rows"]:
             done.append(f"made the rows of {' and '.join(padded['rows'])} a word longer")
         if padded["flat"]:
-            done.append(f"left places free in {' and '.join(padded['flat'])}")
-        says = f"{', '.join(done)}, so that lanes meet in fewer banks."
+            done.append(f"padded {' and '.join(padded['flat'])}")
+        says = f"{', '.join(done)}, so that lanes have fewer bank conflicts."
         return result.stepped(Step(self.name, setting, f"{says[0].upper()}{says[1:]}"))
 
 

@@ -65,7 +65,7 @@ def without_returns(body: Sequence[Any]) -> tuple[Any, ...]:
             return head
         if isinstance(node, s.Block):
             if any(isinstance(x, s.Declare | s.Refer) for x in node.body):
-                raise NotUnderstood("a return in a scope of its own")
+                raise NotUnderstood("a return in a nested scope")
             return (*head, *without_returns((*node.body, *rest)))
         if not isinstance(node, s.If):
             raise NotUnderstood("a return in a loop")
@@ -82,7 +82,7 @@ def _branched(node: s.If, rest: tuple[Any, ...]) -> tuple[Any, ...]:
     elif not rest:
         yes, no = without_returns(node.yes), without_returns(node.no)
     else:
-        raise NotUnderstood("a return that only some ways through a branch take")
+        raise NotUnderstood("a return on some paths of a branch only")
     if not yes:
         if not no and not _has_effect(node.condition):
             return ()

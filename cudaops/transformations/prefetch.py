@@ -1,7 +1,7 @@
 """The next tile's elements on their way from global memory while a block works on this one.
 
 A loop that fills a tile in shared memory, waits at a barrier and works on the tile waits for global
-memory in every iteration. Here each thread holds what it will put into the next tile in registers:
+memory in every iteration. Here each thread prefetches its part of the next tile into registers:
 it loads that after the barrier, and the work on the tile stands between the load and its use.
 
 Legal where the loop counts and is never left early, where what is put into the tile is made of
@@ -63,7 +63,7 @@ class Prefetch:
     """The next tile is loaded into registers while the block works on this one."""
 
     name = "prefetch"
-    title = "the next tile in registers"
+    title = "next tile prefetched into registers"
     family: Family = "tiling"
     relieves = frozenset({
         "stall_long_scoreboard", "stall_barrier", "stall_wait", "low_parallelism",
@@ -71,7 +71,7 @@ class Prefetch:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """Loops over tiles, the dearest first."""
+        """Loops over tiles, the hottest first."""
         found = (
             {**placed.setting, **more}
             for placed, _ in understood(draft, _read)
@@ -83,12 +83,12 @@ class Prefetch:
         """All tiles that one loop fills."""
         plan = _read(draft, loop_of(draft.form.kernel, setting["loop"]))
         names = " and ".join(f"`{x}`" for x in dict.fromkeys(h.array for h in plan.held))
-        says = f"Loads what comes next into {names} while the block works on what is there."
+        says = f"Prefetches the next {names} while the block works on the current one."
         made = draft.requiring(*conditions(draft, plan.loop, 1))
         body: Any = draft.form.kernel.body
         if setting.get("buffers") == 2:
             _refuse_second(draft, plan)
-            says += " They are there twice: one barrier an iteration is enough."
+            says += " Double buffering needs one barrier per iteration."
             body = swapped(body, plan.loop.node, _twice(draft, plan, _written(draft, plan)))
             body = changed(body, lambda x: _doubled(x, {h.array for h in plan.held}))
         else:
@@ -137,7 +137,7 @@ def _read(draft: Draft, node: s.For) -> _Plan:
         raise NotUnderstood("no barrier between a tile and its use")
     before, filling, rest = loop.body[:at], loop.body[at:end], loop.body[end + 1 :]
     if not any(x == _BARRIER for x in (*before, *rest)):
-        raise NotUnderstood("one barrier for two iterations")
+        raise NotUnderstood("one barrier per two iterations")
     shared = {x.name for x in s.below(form.kernel.body) if isinstance(x, s.Declare) and x.shared}
     held = tuple(_held(filling, shared, draft))
     _is_known_ahead(draft, loop, filling, held)
@@ -162,10 +162,10 @@ def _held(filling: Sequence[Any], shared: set[str], draft: Draft) -> list[_Held]
                 root_of(target) in shared and is_pure(value) and is_pure(target)
             ):
                 if target.type not in sizes:
-                    raise NotUnderstood("elements of a type that is not known")
+                    raise NotUnderstood("elements of unknown type")
                 found.append(_Held(node, root_of(target) or "", target))
             case _:
-                raise NotUnderstood("more than loads before the barrier")
+                raise NotUnderstood("work besides loads before the barrier")
     return found
 
 
@@ -182,7 +182,7 @@ def _is_known_ahead(
     values = [h.statement.value.value for h in held]  # type: ignore[union-attr]
     inits = [x.value for x in filling if isinstance(x, s.Declare)]
     if not any(map(reads_memory, (*values, *inits))):
-        raise NotUnderstood("a tile that is not loaded from memory")
+        raise NotUnderstood("a tile that is not loaded from global memory")
     conditions_of = [x.condition for x in s.below(tuple(filling)) if isinstance(x, s.If)]
     ahead = (*values, *inits, *conditions_of)
     moved = changing | (declared_in(loop.body) - own)
@@ -203,17 +203,17 @@ def _refuse_second(draft: Draft, plan: _Plan) -> None:
     shared = {x.name: x for x in s.below(body) if isinstance(x, s.Declare) and x.shared}
     work = _without_last(plan.rest)
     if writes_memory(work, draft.form) or synchronises(work, draft.form):
-        raise NotUnderstood("work on a tile that is more than to read it")
+        raise NotUnderstood("a tile that is not only read")
     for name in arrays:
         node = shared[name]
         if node.unsized or not is_only_indexed(draft, name, len(node.extents)):
-            raise NotUnderstood(f"{name}, which is more than an array of elements")
+            raise NotUnderstood(f"{name}, which is not an array of elements")
         inside = _mentions(plan.loop.node, name)
         if _mentions(body, name) != inside:
             raise NotUnderstood(f"{name}, which is used outside of the loop")
     for node in s.below(plan.rest):
         if isinstance(node, s.Name) and node.text in shared.keys() - arrays:
-            raise NotUnderstood(f"{node.text}, which is no tile of the loop")
+            raise NotUnderstood(f"{node.text}, which is not a tile of the loop")
         if isinstance(node, s.Index) or (isinstance(node, s.Unary) and node.operator == "*"):
             root = root_of(node)
             private = root is not None and any(
@@ -221,11 +221,11 @@ def _refuse_second(draft: Draft, plan: _Plan) -> None:
                 for x in s.below(body)
             )
             if not private and root not in arrays and not (root and memory.is_read_only(root)):
-                raise NotUnderstood("work on a tile that reads what may be written")
+                raise NotUnderstood("work that reads memory which may be written")
     sizes = ELEMENT_BYTES | dict(draft.form.sizes)
     counts = [[extent(e) for e in shared[name].extents] for name in arrays]
     if any(None in c for c in counts):
-        raise NotUnderstood("tiles whose size is not known")
+        raise NotUnderstood("tiles of unknown size")
     more = sum(
         sizes[shared[name].type] * math.prod(e or 0 for e in c)
         for name, c in zip(arrays, counts, strict=True)

@@ -7,7 +7,7 @@ fit into one register, some bits each, where it is proved how far each can count
 
 Nothing is shared: a thread touches its own column alone, no barrier is needed, and the elements
 keep their type. That holds where every mention of the array is an element of it (its address is
-not taken, no row of it is handed on), and where all launches have the block that the columns are
+not taken, no row of it is passed on), and where all launches have the block that the columns are
 made for.
 """
 
@@ -52,7 +52,7 @@ class PrivateArrays:
     """Local memory's arrays, in shared memory or registers."""
 
     name = "private_arrays"
-    title = "a thread's arrays out of local memory"
+    title = "per-thread arrays moved out of local memory"
     family: Family = "algorithm"
     relieves = frozenset({
         "stall_lg_throttle", "l1_load_throughput", "stall_long_scoreboard", "register_spills",
@@ -167,7 +167,7 @@ def _columns(array: _Array, threads: int) -> int:
 def _in_shared(draft: Draft, arrays: Sequence[_Array], setting: Setting) -> Draft:
     fitting = _fitting(draft, arrays)
     if not fitting:
-        raise NotUnderstood("no room in shared memory for a column a thread")
+        raise NotUnderstood("no room in shared memory for one column per thread")
     block = block_of(draft)
     body: Any = draft.form.kernel.body
     made: dict[str, RawExpression] = {}
@@ -180,8 +180,8 @@ def _in_shared(draft: Draft, arrays: Sequence[_Array], setting: Setting) -> Draf
     names = " and ".join(f"`{a.name}`" for a in fitting)
     step = Step(
         "private_arrays", setting,
-        f"Moved {names} from local into shared memory, a column a thread: no two lanes meet in "
-        "a bank.",
+        f"Moved {names} from local into shared memory, one column per thread, without bank "
+        "conflicts.",
     )  # fmt: skip
     return draft.with_body((*heads, *body)).requiring(*block_guards(draft, block)).stepped(step)
 
@@ -281,7 +281,7 @@ def _bits(draft: Draft, array: _Array) -> int:
     """Of a word that each counter needs. Raises NotUnderstood where it is no array of counters, or
     where they do not fit."""
     if len(array.sizes) != 1 or array.node.type not in INTEGERS:
-        raise NotUnderstood(f"{array.name} does not count")
+        raise NotUnderstood(f"{array.name} is not a counter")
     most = _most(draft, array)
     bits = max(most.bit_length(), 1)
     if bits * array.sizes[0] > _WORD_BITS or most >= 1 << (8 * array.element_bytes - 1):
@@ -305,13 +305,13 @@ def _most(draft: Draft, array: _Array) -> int:
         most -= 1
         access = written.get(statement.where)
         if access is None or declared is None:
-            raise NotUnderstood(f"where {array.name} counts")
+            raise NotUnderstood(f"an unsupported increment of {array.name}")
         inner = [o for o in access.loops if o.where is not None and not o.where.holds(declared)]
         if any(o.trips.high is None for o in inner):
-            raise NotUnderstood(f"how often {array.name} counts")
+            raise NotUnderstood(f"an unknown number of increments of {array.name}")
         total += by * math.prod(o.trips.high or 0 for o in inner)
     if most or not (array.node.zeroed or resets):
-        raise NotUnderstood(f"{array.name} holds more than counts")
+        raise NotUnderstood(f"{array.name} holds other values than counters")
     return total
 
 
@@ -346,7 +346,7 @@ def _resets(body: Any, array: _Array) -> tuple[s.For, ...]:
 def _in_word(draft: Draft, arrays: Sequence[_Array], setting: Setting) -> Draft:
     countable = [a for a in arrays if _is_countable(draft, a)]
     if not countable:
-        raise NotUnderstood("no array of few counters that fit into a register")
+        raise NotUnderstood("no counter array that fits into a register")
     body: Any = draft.form.kernel.body
     for array in countable:
         word = _Word(draft, array, _bits(draft, array))
@@ -355,7 +355,7 @@ def _in_word(draft: Draft, arrays: Sequence[_Array], setting: Setting) -> Draft:
         body = changed(changed(body, word.counting), word.reading)
     says = "; ".join(
         f"packed the {a.sizes[0]} counters of `{a.name}` into a register, "
-        f"{_bits(draft, a)} bits each, as none goes above {_most(draft, a)}"
+        f"{_bits(draft, a)} bits each, as none exceeds {_most(draft, a)}"
         for a in countable
     )
     return draft.with_body(body).stepped(

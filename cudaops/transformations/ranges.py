@@ -67,7 +67,7 @@ class Ranges:
         self._note(self._kernel.body, (), 0)
 
     @property
-    def settled(self) -> frozenset[str]:
+    def single_assignment(self) -> frozenset[str]:
         """Variables of the kernel that keep the value they are declared with, parameters too, and
         counters that only their loop steps."""
         counters = {n for n in self._stepped if n in self._counters}

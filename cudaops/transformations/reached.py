@@ -1,4 +1,4 @@
-"""Exactly when a kernel's expressions are worked out: the conditions and the loops around them.
+"""Exactly when a kernel's expressions are computed: the conditions and the loops around them.
 
 Other than `ranges`, which asks what holds where an expression stands, this says when it is reached
 as well: it is where all conditions hold, in every iteration of the loops around it.

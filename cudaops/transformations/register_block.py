@@ -50,7 +50,7 @@ class RegisterBlock:
     What does not depend on that part is computed and loaded once for them."""
 
     name = "register_block"
-    title = "several outputs a thread along one dimension"
+    title = "register blocking along one dimension"
     family: Family = "tiling"
     relieves = frozenset({
         "l1_load_throughput", "l2_bandwidth", "stall_lg_throttle", "stall_long_scoreboard",
@@ -80,14 +80,14 @@ class RegisterBlock:
         """Raises NotUnderstood where the index is used otherwise, or threads deal with others."""
         flat = FlatIndex(draft, str(setting["axis"]))
         if not 0 <= int(setting["part"]) < len(flat.parts):
-            raise NotUnderstood("no such part of the index")
+            raise NotUnderstood("no such index component")
         part, factor = flat.parts[int(setting["part"])], int(setting["factor"])
         for spread in (True, False):
             edited = _Blocking(flat, part, factor).draft(spread=spread)
             if edited is None:
                 continue
-            name = flat.name_of(part) or "one part of its index"
-            says = f"A thread does {factor} outputs along {name}."
+            name = flat.name_of(part) or "a single index component"
+            says = f"A thread computes {factor} outputs along {name}."
             done = edited.stepped(Step(self.name, setting, says))
             try:
                 _ = done.form
@@ -209,7 +209,7 @@ class _Blocking:
         if flat.axis != "x":
             self._requires.append(blocks <= GRID_MOST[at])
         if not draft.holds(*in_order([tuple(self._requires)])):
-            raise NotUnderstood("launches that the author's threads do not cover")
+            raise NotUnderstood("launches that the original threads do not cover")
         edited = edited.launched(grid=tuple(grid), args=(*draft.launch.args, *self._arguments))
         return edited.requiring(*in_order([tuple(self._requires)]))
 
@@ -281,7 +281,7 @@ class _Blocking:
                 waiting |= names_in(declared.value)
         found = [x for x in flat.body if isinstance(x, s.Declare) and x.name in needed]
         if len(found) != len(needed):
-            raise NotUnderstood("a size that is computed further inside")
+            raise NotUnderstood("a size that is computed in an inner scope")
         return found
 
     def _firsts(self) -> tuple[s.Declare, s.Declare]:

@@ -43,7 +43,7 @@ class RestrictCache:
     """`__restrict__`, `__ldg` and `__stcs`."""
 
     name = "restrict_cache"
-    title = "what aliases and what is only read"
+    title = "aliasing and cache qualifiers"
     family: Family = "other"
     relieves = frozenset({
         "stall_long_scoreboard", "l1_load_throughput", "dram_bandwidth", "l2_bandwidth",
@@ -68,9 +68,15 @@ class RestrictCache:
             case "restrict":
                 edited, says = _with_restrict(draft), "Pointers are declared not to alias."
             case "read_only":
-                edited, says = _with_loads(draft), "What is only read takes the read-only path."
+                edited, says = (
+                    _with_loads(draft),
+                    "Read-only data is loaded through the read-only cache.",
+                )
             case _:
-                edited, says = _with_stores(draft), "Results leave the cache first."
+                edited, says = (
+                    _with_stores(draft),
+                    "Results are stored with the evict-first policy.",
+                )
         return edited.stepped(Step(self.name, setting, says))
 
 
@@ -103,7 +109,7 @@ def _with_restrict(draft: Draft) -> Draft:
     memory = Memory(draft)
     names = list(_restricted(draft, memory))
     if not names:
-        raise NotUnderstood("no pointer proved not to alias another")
+        raise NotUnderstood("no pointer proved free of aliases")
     header = draft.printer().header
     for name in names:
         found = _declared(header, name)
@@ -211,7 +217,7 @@ def _leaves_at_once(access: Access) -> bool:
 def _with_stores(draft: Draft) -> Draft:
     stores = {x.where for x in _stores(draft)}
     if not stores:
-        raise NotUnderstood("no result that is written once")
+        raise NotUnderstood("no result written once")
 
     def change(node: Any) -> Any:
         if not isinstance(node, s.Evaluate) or node.where not in stores:

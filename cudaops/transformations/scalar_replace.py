@@ -62,7 +62,7 @@ class ScalarReplace:
     """
 
     name = "scalar_replace"
-    title = "registers for what a loop re-reads"
+    title = "scalar replacement"
     family: Family = "other"
     relieves = frozenset({
         "stall_long_scoreboard", "stall_lg_throttle", "l1_load_throughput", "l2_bandwidth",
@@ -71,7 +71,7 @@ class ScalarReplace:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """The dearest loops that re-read something, outer ones first."""
+        """The hottest loops that re-read something, outer ones first."""
         found = (placed.setting for placed, held in understood(draft, _held) if held)
         return tuple(islice(found, _MOST_SETTINGS))
 
@@ -87,7 +87,7 @@ class ScalarReplace:
             f"{printer.expression(x.place)} (as {name})"
             for x, name in zip(held, names, strict=True)
         )
-        says = f"A loop keeps {told} in a register."
+        says = f"The loop keeps {told} in a register."
         return draft.with_body(body).stepped(Step(self.name, setting, says))
 
 
@@ -112,7 +112,7 @@ def _held(draft: Draft, loop: s.For) -> tuple[Held, ...]:
         return ()
     facts = marked(form, loop, places)
     if facts.unmodelled:
-        raise NotUnderstood(f"{', '.join(facts.unmodelled)} beside the loop")
+        raise NotUnderstood(f"{', '.join(facts.unmodelled)} outside of the loop")
     aliasing = Aliasing(draft)
     found = []
     for nth, place in enumerate(places):

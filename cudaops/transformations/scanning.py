@@ -86,7 +86,7 @@ def _hoisted(scan: Scan) -> tuple[list[Any], list[Any]]:
             first.append(x)
             continue
         if x.pointer or x.extents or x.shared or x.zeroed:
-            raise NotUnderstood(f"{x.name}, which is more than a number")
+            raise NotUnderstood(f"{x.name}, which is not a scalar")
         above.append(s.Declare(x.type, x.name))
         if x.value is not None:
             first.append(s.Evaluate(s.Assign(s.Name(x.name), "", x.value), where=x.where))

@@ -43,7 +43,7 @@ def scan_in(
         raise NotUnderstood("a scan with an early exit")
     heads = (*loop.first, *loop.step, *([loop.condition] if loop.condition else []))
     if name in names_in(heads):
-        raise NotUnderstood(f"{name}, which counts as well")
+        raise NotUnderstood(f"{name}, which is also a counter")
     at = [n for n, x in enumerate(loop.body) if name in {root_of(t) for t in targets_in(x)}]
     found = accumulation(loop.body[at[0]]) if len(at) == 1 else None
     if found is None or found.place != s.Name(name) or found.kind not in _KINDS:
@@ -63,7 +63,7 @@ def _value(statement: Any, found: Found) -> Any:
     assign = statement.value
     plain = isinstance(assign, s.Assign) and len(found.values) == 1 and assign.operator != "-"
     if not plain or "-" in _own_operators(assign, found.place):
-        raise NotUnderstood("a scan that takes away")
+        raise NotUnderstood("a scan with a subtraction")
     return found.values[0]
 
 
@@ -79,10 +79,10 @@ def _may_come_first(
 ) -> None:
     """Raises NotUnderstood unless what is added is the same before these statements."""
     if not is_pure(value, FUNCTIONS):
-        raise NotUnderstood("a scan of what is called for")
+        raise NotUnderstood("a scan of a function call's value")
     written = written_names(tuple(between), form)
     if written is None or names_in(value) & (written | declared_in(tuple(between))):
-        raise NotUnderstood("a scan of what is worked out from it")
+        raise NotUnderstood("a scan of a value derived from it")
     reads = {root_of(x) for x in s.below(value) if isinstance(x, s.Index)}
     reads |= {root_of(x) for x in s.below(value) if isinstance(x, s.Unary) and x.operator == "*"}
     stores = {root_of(t) for t in targets_in(tuple(between)) if not isinstance(t, s.Name)}
@@ -90,4 +90,4 @@ def _may_come_first(
         raise NotUnderstood("calls between a scan's value and its use")
     for read in reads:
         if any(x is None or read is None or not apart(read, x) for x in stores):
-            raise NotUnderstood("a scan of what is stored meanwhile")
+            raise NotUnderstood("a scan of memory that the loop stores")

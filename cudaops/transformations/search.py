@@ -9,7 +9,7 @@ What a kernel's device functions do is brought into it first: the compiler does 
 stays where a step cannot do without. One trial says whether it costs something by itself (another
 order of loads, other registers); where it does, steps are made without it if they can be.
 
-A draft of several launches is worked on at each of them, the dearest first, but for those that
+A draft of several launches is worked on at each of them, the hottest first, but for those that
 take too little to matter.
 
 Deterministic: the same times give the same search, where it does not end by the clock.
@@ -63,7 +63,7 @@ FAILURES = 3
 
 
 class Timed(NamedTuple):
-    """What came of trying one draft."""
+    """Result of trying one draft."""
 
     time_us: float | None
     """Weighted over what is timed; None where there is none."""
@@ -310,7 +310,7 @@ class Search:
                     yield _Child(node, draft, rewrite)
 
     def _focused(self, node: Node) -> Iterator[tuple[Draft, str]]:
-        """The draft at each of its launches, the dearest first, with `Step.kernel`; not at those
+        """The draft at each of its launches, the hottest first, with `Step.kernel`; not at those
         without which it would be no faster."""
         draft = node.draft
         count = len(draft.launches)

@@ -15,7 +15,7 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import changed_variables, has_volatile
 from cudaops.program.launch_expression import ONE, LaunchExpression, minimum, product
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import refuse_parted_warps
+from cudaops.transformations.conduct import require_converged_warps
 from cudaops.transformations.draft import Draft, Extents
 from cudaops.transformations.text import Raw, RawExpression
 from cudaops.transformations.trees import changed, renamed
@@ -75,7 +75,7 @@ def serial(draft: Draft, body: Sequence[Any], most: int, *, is_last: bool = True
     for function in draft.form.functions:
         if any(_is_of_grid(x) for x in s.below(function.body)):
             raise NotUnderstood(f"{function.name} reads blockIdx or blockDim")
-    refuse_parted_warps(draft)
+    require_converged_warps(draft)
     axes = [a for a, extent in zip("xyz", draft.launch.grid, strict=True) if extent != ONE] or ["x"]
     flat = axes == ["x"]
     block = draft.free("block")

@@ -49,7 +49,7 @@ class ShareSerial:
     """
 
     name = "share_serial"
-    title = "a warp for what one thread does alone"
+    title = "serial section parallelized over a warp"
     family: Family = "reduction"
     relieves = frozenset({
         "stall_barrier", "stall_wait", "stall_short_scoreboard", "stall_long_scoreboard",
@@ -66,7 +66,7 @@ class ShareSerial:
         draft = _in_registers(draft)
         found = list(_serials(draft))
         if not found:
-            raise NotUnderstood("no loop that one thread goes through alone")
+            raise NotUnderstood("no serial loop of one thread")
         loops = Loops(draft, scans=True)
         body: Any = draft.form.kernel.body
         for one in found:
@@ -84,7 +84,7 @@ class ShareSerial:
         flat = [draft.launch_expression(f"blockDim.{a}").equals(1) for a in "yz"]
         splits = [y for one in found for y in one.chosen.values()]
         guards = (x >= 32, *flat, *limits(draft, splits, 32))
-        says = "Gave what one thread of a block did alone to its warp."
+        says = "Parallelized the serial section of one thread over its warp."
         return draft.with_body(body).requiring(*guards).stepped(Step(self.name, setting, says))
 
 

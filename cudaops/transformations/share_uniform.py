@@ -59,7 +59,7 @@ class ShareUniform:
     """
 
     name = "share_uniform"
-    title = "a warp for the loops in which its threads do the same"
+    title = "uniform loops divided among threads"
     family: Family = "reduction"
     relieves = frozenset({
         "l1_load_throughput", "issue_slots", "sfu_pipe", "fma_pipe", "fp64_pipe", "stall_wait",
@@ -78,7 +78,7 @@ class ShareUniform:
         """Guarded by the block's width."""
         lanes = _lanes(draft)
         if lanes is None or lanes != setting["lanes"]:
-            raise NotUnderstood("blocks of another width")
+            raise NotUnderstood("blocks with another width")
         found = _read(draft)
         lane, guards, lines = draft.free("lane"), [], list[Any](found.before)
         x = draft.launch_expression("blockDim.x")
@@ -104,7 +104,7 @@ class ShareUniform:
             lines.append(Raw(f"if (!{works}) return;"))
         lines += found.rest
         guards += limits(draft, found.chosen.values(), lanes)
-        says = f"Threads share the loops in which {lanes} of them did the same."
+        says = f"Divided the uniform loops of {lanes} threads among them."
         made = draft.with_body(tuple(lines)).requiring(*guards)
         return made.stepped(Step(self.name, setting, says))
 
@@ -155,7 +155,7 @@ def _read(draft: Draft) -> _Alike:
         if alike and (more := choose(loops, (x,), wanted)):
             chosen, end = chosen | more, at + 1
     if not chosen:
-        raise NotUnderstood("no loop that threads go through alike")
+        raise NotUnderstood("no uniform loop")
     _refuse_stored(draft, loops, inner[:end])
     return _Alike(before, left_out, tuple(inner[:end]), tuple(inner[end:]), chosen)
 

@@ -73,7 +73,7 @@ def _bytes_of(node: s.Declare, sizes: dict[str, int]) -> int:
     extents = [extent(e) for e in node.extents]
     known = 8 if node.pointer else sizes.get(node.type)
     if known is None or None in extents:
-        raise NotUnderstood(f"how large {node.name} is")
+        raise NotUnderstood(f"unknown size of {node.name}")
     return known * math.prod(e for e in extents if e is not None)
 
 

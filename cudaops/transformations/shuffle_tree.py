@@ -52,7 +52,7 @@ class ShuffleTree:
     """
 
     name = "shuffle_tree"
-    title = "shuffles in place of a tree in shared memory"
+    title = "warp shuffles instead of a shared-memory tree"
     family: Family = "reduction"
     relieves = frozenset({
         "stall_barrier", "shared_throughput", "stall_short_scoreboard", "stall_mio_throttle",
@@ -203,7 +203,7 @@ class _Finder:
             end -= 1
         if end:
             if end != 32 or not after or not self._is_tail(after[0], thread, sums):
-                raise NotUnderstood("a tree without its end")
+                raise NotUnderstood("an incomplete reduction tree")
             statements.append(after[0])
         return _Tree(statements, thread, size, sums, waits_first)
 
@@ -251,7 +251,7 @@ class _Finder:
             case _:
                 raise NotUnderstood("no reduction tree")
         if not self._is_thread(thread):
-            raise NotUnderstood("a tree over something else than the block")
+            raise NotUnderstood("a tree that does not cover the block")
         return thread
 
     def _is_thread(self, node: Any) -> bool:
@@ -288,12 +288,12 @@ class _Finder:
                         raise NotUnderstood("a size that changes")
                     return self._launched(name)
                 return self._value(self._constant(name))
-        raise NotUnderstood("how large the tree is")
+        raise NotUnderstood("unknown size of the reduction tree")
 
     def _launched(self, name: str) -> int:
         value = self.draft.value(name)
         if not isinstance(value, int):
-            raise NotUnderstood("trees of several sizes")
+            raise NotUnderstood("reduction trees of several sizes")
         self.guards.add(self.draft.launch_expression(name).equals(value))
         return value
 
@@ -395,7 +395,7 @@ class _Finder:
                     if not inside:
                         raise NotUnderstood(f"{array} under another name")
                 if isinstance(x, s.Call) and any(_is_whole(y, array) for y in x.arguments):
-                    raise NotUnderstood(f"{array}, which a function is given")
+                    raise NotUnderstood(f"{array}, which is passed to a function")
             filled = self._is_read(rest, array, tree.thread)
             again = around and not filled
             if again and not (
@@ -424,7 +424,7 @@ class _Finder:
     def _refuse_others(self, node: Any, array: str) -> None:
         for x in s.below(node):
             if isinstance(x, s.Index) and root_of(x) == array and x.index != s.Number("0"):
-                raise NotUnderstood(f"{array}, of which more than the sum is used")
+                raise NotUnderstood(f"{array}, of which other elements than the sum are used")
 
     def _refuse_later(self, array: str, end: s.Range | None) -> None:
         if end is None:
@@ -434,7 +434,7 @@ class _Finder:
             and (a.offset_bytes is None or a.offset_bytes.constant != 0)
             for a in self.draft.facts.accesses
         ):  # fmt: skip
-            raise NotUnderstood(f"{array}, of which more than the sum is used")
+            raise NotUnderstood(f"{array}, of which other elements than the sum are used")
 
 
 def _is_bit(x: Any) -> bool:

@@ -43,7 +43,7 @@ class SinCos:
     """One call for the sine and the cosine of an angle."""
 
     name = "sincos"
-    title = "sine and cosine by one call"
+    title = "sincos instead of sin and cos"
     family: Family = "algorithm"
     relieves = frozenset({
         "issue_slots", "stall_wait", "integer_pipe", "fma_pipe", "fp64_pipe", "sfu_pipe",
@@ -64,7 +64,7 @@ class SinCos:
         edited = rewritten(draft, _with_pairs)
         if edited is draft:
             raise NotUnderstood("no sin and cos of the same angle")
-        says = "Sine and cosine of one angle come of one call."
+        says = "Sine and cosine of one angle are computed by one sincos call."
         return edited.stepped(Step(self.name, setting, says))
 
 

@@ -44,7 +44,7 @@ class Slp:
     """Vector loads for elements that straight-line code reads side by side."""
 
     name = "slp"
-    title = "vector loads of elements side by side"
+    title = "vector loads of adjacent elements"
     family: Family = "vector_loads"
     relieves = frozenset({
         "issue_slots", "stall_lg_throttle", "stall_long_scoreboard", "dram_bandwidth",
@@ -67,9 +67,9 @@ class Slp:
         for run in list(packed.runs(body)):
             body = packed.replaced(body, run)
         if not packed.arrays:
-            raise NotUnderstood(packed.why or "no elements are read side by side")
+            raise NotUnderstood(packed.why or "no adjacent elements are loaded")
         names = ", ".join(dict.fromkeys(packed.arrays))
-        step = Step(self.name, setting, f"Elements of {names} side by side are read as one vector.")
+        step = Step(self.name, setting, f"Elements of {names} are loaded as vectors.")
         done = draft.with_body(body).requiring(*packed.requires).stepped(step)
         _ = done.form
         return done
@@ -171,7 +171,7 @@ class _Packed:
             names |= {name for read in reads for name in names_in(read.node.index)}
         for statement in run[min(met) : max(met) + 1]:
             if may_write(statement, names, self._draft.form):
-                raise NotUnderstood(f"where {array} is read changes meanwhile")
+                raise NotUnderstood(f"an address of {array} that is modified in between")
             if isinstance(statement, s.Evaluate) and isinstance(statement.value, s.Assign):
                 target = statement.value.target
                 written = root_of(target) if isinstance(target, s.Index) else None

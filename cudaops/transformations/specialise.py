@@ -25,7 +25,7 @@ class Specialise:
     """Scalars and extents that are the same at every launch become constants of the kernel."""
 
     name = "specialise"
-    title = "constants in place of arguments"
+    title = "arguments specialised to constants"
     family: Family = "algorithm"
     relieves = frozenset({
         "issue_slots", "integer_pipe", "fp64_pipe", "sfu_pipe", "occupancy_registers",
@@ -47,7 +47,7 @@ class Specialise:
         values = dict(_constants(draft, floats=setting["what"] == "numbers"))
         extents = {e: v for e in EXTENTS if _used(draft, e) and (v := draft.value(e)) is not None}
         if not values and not extents:
-            raise NotUnderstood("no argument that is the same in every launch")
+            raise NotUnderstood("no argument with one value in every launch")
 
         def change(node: Any) -> Any:
             place = _extent_of(node)
@@ -67,7 +67,9 @@ class Specialise:
         guards = [draft.launch_expression(name).equals(value) for name, value in known.items()]
         edited = draft.with_body((*lines, *changed(kernel.body, change)), header)
         told = ", ".join(f"{x} = {v}" for x, v in known.items())
-        step = Step(self.name, setting, f"Made for {told}: what is computed from them is constant.")
+        step = Step(
+            self.name, setting, f"Specialised for {told}: expressions of them are constants."
+        )
         return edited.requiring(*guards).stepped(step)
 
 
@@ -107,7 +109,7 @@ def _without_name(header: str, name: str, other: str) -> str:
     """The parameter under another name: its own is the constant's."""
     found = list(re.finditer(rf"\b{re.escape(name)}\b(?=\s*[,)])", header))
     if not found:
-        raise NotUnderstood(f"how {name} is declared")
+        raise NotUnderstood(f"an unsupported declaration of {name}")
     at = found[-1]
     return header[: at.start()] + other + header[at.end() :]
 

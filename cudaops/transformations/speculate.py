@@ -39,7 +39,7 @@ class Speculate:
     """Loads before the conditions they stand under."""
 
     name = "speculate"
-    title = "loads ahead of their conditions"
+    title = "speculative loads"
     family: Family = "other"
     relieves = frozenset({"stall_long_scoreboard", "stall_branch", "divergence"})
 
@@ -51,7 +51,7 @@ class Speculate:
         """All of them."""
         found = {id(x.statement): x for x in _found(draft)}
         if not found:
-            raise NotUnderstood("no load under a condition that is safe without it")
+            raise NotUnderstood("no conditional load that is safe without its condition")
         names = _Names(draft)
         kernel = draft.form.kernel
 
@@ -65,7 +65,7 @@ class Speculate:
 
         edited = draft.with_body(visit(kernel.body))
         guards = [_exists(draft, array) for x in found.values() for array in x.arrays]
-        step = Step(self.name, setting, "Loads no longer wait for the conditions around them.")
+        step = Step(self.name, setting, "Loads are hoisted above their conditions.")
         return edited.requiring(*(g for g in guards if g is not None)).stepped(step)
 
 

@@ -39,7 +39,7 @@ class SplitWork:
     """
 
     name = "split_work"
-    title = "a long loop over more blocks"
+    title = "long loop split over blocks"
     family: Family = "split_work"
     relieves = frozenset({
         "low_parallelism", "occupancy_grid", "stall_long_scoreboard", "tail_effect", "stall_wait",
@@ -66,7 +66,7 @@ class SplitWork:
             (x for x in _candidates(draft) if _number(draft, x.loop) == setting["loop"]), None
         )
         if split is None:
-            raise NotUnderstood("no such loop whose iterations can be shared")
+            raise NotUnderstood("no loop whose iterations can be divided")
         axis, path = free_axis(draft), path_to(kernel.body, split.loop)
         _refuse_before(draft, path)
         plain = [re.sub(r"\W", "_", _place(draft, a)) for a in split.accumulators]
@@ -95,13 +95,11 @@ class SplitWork:
         made = replace(
             edited, launches=(*before, *both, *after), scratch=(*draft.scratch, *scratch)
         )
-        says = (
-            f"Divided a loop into {parts} parts, which more blocks do; their results are combined."
-        )
+        says = f"Divided a loop into {parts} parts, one per block; their results are combined."
         guards = [*limits(draft, [split], parts), product(extents) <= (2**31 - 1) // parts]
         made = made.requiring(*guards).stepped(Step(self.name, setting, says))
         if None in made.resolved:
-            raise NotUnderstood("a launch that does not allow it")
+            raise NotUnderstood("a launch configuration that does not allow it")
         return made
 
 

@@ -160,10 +160,10 @@ class Loops:
         for name in moved - headed:
             self._refuse_after(name, loop)
         if kept & self._referred:
-            raise NotUnderstood("an accumulator with two names")
+            raise NotUnderstood("an aliased accumulator")
         writes, demands = self._stores(loop, inside | kept)
         if writes and any(reads_memory(x) for x in (bound, *(i.by for i in inductions))):
-            raise NotUnderstood("a bound in memory, of a loop that stores")
+            raise NotUnderstood("a loop bound in memory that the loop may store to")
         limits = self._limits(bound, inductions)
         if scans and any(x.at not in loop.step for x in inductions):
             raise NotUnderstood("a counter that steps in the body of a scan")
@@ -189,11 +189,11 @@ class Loops:
                 raise NotUnderstood(f"{x.function} in the loop")
             written = self.written_parameters(x.function)
             if written is None:
-                raise NotUnderstood(f"{x.function}, which may do more than give a value")
+                raise NotUnderstood(f"{x.function}, which may have side effects")
             inside = declared_in(loop.body)
             for nth in written:
                 if nth >= len(x.arguments) or root_of(_pointee(x.arguments[nth])) not in inside:
-                    raise NotUnderstood(f"{x.function}, which changes what it is given")
+                    raise NotUnderstood(f"{x.function}, which modifies its arguments")
 
     def written_parameters(self, name: str, depth: int = 0) -> frozenset[int] | None:
         """Which arguments a function of the program may change; None where it may do more."""
@@ -244,7 +244,7 @@ class Loops:
             ):
                 moved.append(Induction(*step, statement))
         if any(x.name in self._referred for x in moved):
-            raise NotUnderstood("a counter with two names")
+            raise NotUnderstood("an aliased counter")
         return tuple(moved)
 
     def _is_even(self, x: Any, step: tuple[str, str, Any], changing: set[str]) -> bool:
@@ -280,7 +280,7 @@ class Loops:
             loop.body
         )
         if not self.is_pure(right) or names_in(right) & {*changed, left.text}:
-            raise NotUnderstood("a bound that iterations change")
+            raise NotUnderstood("a loop bound that the body changes")
         return right
 
     def _limits(self, bound: Any, inductions: tuple[Induction, ...]) -> tuple[tuple[str, int], ...]:
@@ -336,7 +336,7 @@ class Loops:
         kept = tuple(made.values())
         roots = Counter(n for a in kept if a.moved for n in a.roots)
         if any(roots[n] > 1 or any(n in a.roots for a in kept if not a.moved) for n in roots):
-            raise NotUnderstood("one variable kept with two extremes")
+            raise NotUnderstood("one variable tracked for two extremes")
         return kept
 
     def _scans(self, loop: s.For, names: set[str]) -> tuple[Scan, ...]:
@@ -370,7 +370,7 @@ class Loops:
             if counter is None or counter.type not in INTEGERS:
                 raise NotUnderstood("the order of equal elements")
             if any(p.type not in WORDS for p, _ in x.moved):
-                raise NotUnderstood("what is kept with the best")
+                raise NotUnderstood("the value tracked with the extreme")
             moved = (counter, *(p for p, _ in x.moved if p is not counter))
         return Accumulator(place, x.kind, kind, extent, x.function, moved)
 
@@ -413,7 +413,7 @@ class Loops:
             others = [a for a in inside if self.may_meet(a, access)]
             if access.kind == "atomic":
                 if any(a.kind != "atomic" for a in others):
-                    raise NotUnderstood(f"{access.array}, which is read beside its atomics")
+                    raise NotUnderstood(f"{access.array}, which is read outside of its atomics")
                 continue
             demands |= dict.fromkeys(self._apart(access, others, loop))
         return frozenset(stored), tuple(demands)

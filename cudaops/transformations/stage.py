@@ -8,7 +8,7 @@ thread then goes through the tile.
 Threads that the author sends home early stay for the barriers: `active` stands for the condition.
 Only what the author does in every iteration is staged, from memory that the kernel only reads, in
 allocations of its own as captured; and only where some thread of the block runs the loop. A sum or
-product of floats is not worked out apart from what it goes into: it may be one operation with it.
+product of floats is not computed apart from what it goes into: it may be one operation with it.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Stage:
     """Tiles in shared memory for loops that a block's threads run alike."""
 
     name = "stage"
-    title = "a tile in shared memory for the whole block"
+    title = "shared-memory tile"
     family: Family = "tiling"
     relieves = frozenset({
         "l1_load_throughput", "stall_lg_throttle", "stall_long_scoreboard", "issue_slots",
@@ -69,13 +69,13 @@ class Stage:
         if tile * plan.bytes > room_for(draft):
             raise NotUnderstood("no room for a tile in shared memory")
         if any(b.is_divergent for b in draft.facts.barriers):
-            raise NotUnderstood("a barrier that some threads pass by")
+            raise NotUnderstood("a divergent barrier")
         body = _around(draft, plan, _tiled(draft, plan, tile))
         names = " and ".join(dict.fromkeys(f"`{x}`" for x in plan.arrays))
         step = Step(
             self.name, setting,
-            f"Staged what all threads of a block read of {names} in tiles of {tile} in shared "
-            "memory, with what follows from it alone.",
+            f"Staged the data that a block reads from {names} in tiles of {tile} in shared "
+            "memory, with values derived from it.",
         )  # fmt: skip
         return draft.with_body(body).stepped(step)
 
@@ -108,7 +108,7 @@ def _plan(draft: Draft) -> _Plan:
     body = draft.form.kernel.body
     body = without_returns(body) if has_return(body) else body
     before, condition, inner = _opened(body)
-    why = "no loop that all threads of a block run over the same range"
+    why = "no loop with a block-uniform range"
     for at, node in enumerate(inner):
         if isinstance(node, s.For):
             try:
@@ -136,13 +136,13 @@ def _of_loop(
     finder = _Finder(draft, variable.name, loop, apart)
     values = tuple(finder.values())
     if not values or not any(map(reads_memory, values)):
-        raise NotUnderstood("nothing in the loop that all threads read")
+        raise NotUnderstood("no block-uniform load in the loop")
     if len(values) > _MOST_STAGED:
-        raise NotUnderstood("more in the loop than a tile would hold")
+        raise NotUnderstood("more data in the loop than a tile holds")
     sizes = ELEMENT_BYTES | dict(draft.form.sizes)
     widths = [sizes.get(v.type, 0) for v in values]
     if not all(0 < w <= _MOST_BYTES for w in widths):
-        raise NotUnderstood("values that are too wide for a tile")
+        raise NotUnderstood("values too wide for a tile")
     arrays = dict.fromkeys(
         root for v in (*values, *finder.needed(values)) for x in s.below(v)
         if isinstance(x, s.Index) and (root := root_of(x))
@@ -159,7 +159,7 @@ def _range(draft: Draft, loop: s.For) -> tuple[s.Declare, s.Expression]:
         case s.For((s.Declare() as variable,), s.Binary("<", s.Name(j), end), (step,)):
             pass
         case _:
-            raise NotUnderstood("a loop that does not count up to an end")
+            raise NotUnderstood("a loop that does not count up to a bound")
     one = isinstance(step, s.Step) and step.by == 1
     if isinstance(step, s.Assign):
         one = step.operator == "+" and step.value == s.Number("1")
@@ -379,20 +379,20 @@ def _around(draft: Draft, plan: _Plan, tiled: tuple[Any, ...]) -> tuple[Any, ...
             outside.append(node)
         elif isinstance(node, s.Declare):
             if node.pointer or node.shared or (node.extents and (node.value or node.zeroed)):
-                raise NotUnderstood(f"{node.name}, which only some threads have")
+                raise NotUnderstood(f"{node.name}, which is not block-uniform")
             if node.value is None:
                 outside.append(node)
                 continue
             outside.append(s.Declare(node.type, node.name))
             under.append(s.Evaluate(s.Assign(s.Name(node.name), "", node.value), where=node.where))
         elif isinstance(node, s.Refer):
-            raise NotUnderstood(f"{node.name}, which only some threads have")
+            raise NotUnderstood(f"{node.name}, which is not block-uniform")
         else:
             under.append(node)
     late = {x.value.target.text for x in under if _assigns(x)}
     alike = (*plan.values, *plan.needs, plan.end, plan.variable)
     if unset := late & names_in(alike):
-        raise NotUnderstood(f"{min(unset)}, which only some threads have")
+        raise NotUnderstood(f"{min(unset)}, which is not block-uniform")
     *shared, outer = tiled
     *steps, walk = outer.body
     outer = replace(outer, body=(*steps, s.If(RawExpression(active), (walk,))))  # type: ignore[arg-type]

@@ -75,11 +75,11 @@ class StrengthReduce:
         began = draft
         draft = with_cases(began)
         if draft is not began:
-            told.append("each exponent of the captured launches has its own code")
+            told.append("code specialised for each captured exponent")
         before = draft
         draft = with_powers(draft)
         if draft is not before:
-            told.append("powers are products")
+            told.append("powers are multiplications")
         before = draft
         draft = _with_selects(draft)
         if draft is not before:
@@ -87,20 +87,22 @@ class StrengthReduce:
         before = draft
         draft = _without_signs(draft)
         if draft is not before:
-            told.append("divisions of what is never negative take no sign")
+            told.append("divisions of non-negative values are unsigned")
         before = draft
         draft = _with_toggles(draft)
         if draft is not before:
-            told.append("what is zero or one is turned over by one bit")
+            told.append("0/1 values are toggled by XOR")
         before = draft
         draft = rewritten(draft, lambda d, f: with_bit_counts(f, d.form))
         if draft is not before:
-            told.append("set bits are counted by one instruction")
+            told.append("set bits are counted by popc")
         if setting["what"] == "reciprocals":
             before = draft
             draft = _with_reciprocals(draft)
             if draft is not before:
-                told.append("divisions by one number are products with its reciprocal")
+                told.append(
+                    "divisions by a common denominator are multiplications by its reciprocal"
+                )
         if draft is began:
             raise NotUnderstood(
                 "no power, remainder, shared denominator, toggle, or loop over bits"

@@ -56,7 +56,7 @@ class Strides:
     which the first alone works."""
 
     name = "strides"
-    title = "other blocks for work in strides"
+    title = "block shape of strided loops"
     family: Family = "launch_geometry"
     relieves = frozenset({
         "divergence", "low_parallelism", "occupancy_block_size", "occupancy_grid", "tail_effect",
@@ -92,7 +92,7 @@ class Strides:
         for axis, width in shape.items():
             kind, at = axes.kinds[axis], AXES.index(axis)
             if kind == "fixed" or (kind == "idle" and width != 1):
-                raise NotUnderstood(f"a block whose width along {axis} matters")
+                raise NotUnderstood(f"a block whose extent along {axis} matters")
             if kind == "grid":
                 grid[at] = ceil_div(threads_along(draft, axis), width)
                 if more := setting.get(f"blocks_{axis}"):
@@ -105,7 +105,7 @@ class Strides:
             raise NotUnderstood(f"more than {BLOCK_MOST[2]} threads along z")
         threads = math.prod(n or 1 for n in extents)
         if None in extents or not 1 <= threads <= MAX_THREADS:
-            raise NotUnderstood("a block that is too large, or whose size is not known")
+            raise NotUnderstood("a block that is too large, or of unknown size")
         for axis in AXES:
             if axis not in shape:
                 width = axes.width(axis) or 0
@@ -118,7 +118,7 @@ class Strides:
         edited = edited.launched(grid=tuple(grid), block=tuple(block)).requiring(*requires)
         shown = " x ".join(str(n) for n in extents)
         done = edited.stepped(
-            Step(self.name, setting, f"Blocks of {shown} threads go through the same iterations.")
+            Step(self.name, setting, f"Blocks of {shown} threads run the same iterations.")
         )
         _ = done.form
         return done
@@ -167,7 +167,7 @@ class _Axes:
         refuse_exchange(draft)
         self.body: Any = tuple(draft.form.kernel.body)
         if builtins_in(self.body) & s.BUILTINS:
-            raise NotUnderstood("an index that is used whole")
+            raise NotUnderstood("an undecomposed index")
         self.variables = Variables(draft)
         self._single: dict[str, list[_Strided]] = {}
         """Loops of an axis that may store to one place in two iterations."""

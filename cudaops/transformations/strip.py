@@ -38,7 +38,7 @@ from cudaops.transformations.loops import (
     Counted,
     conditions,
     counted,
-    dearest,
+    hottest,
     is_innermost,
     loop_of,
 )
@@ -56,7 +56,7 @@ class Strip:
     """The loads of a few iterations first, then their work, then their stores."""
 
     name = "strip"
-    title = "a few iterations' loads at once"
+    title = "loads of several iterations batched"
     family: Family = "vector_loads"
     relieves = frozenset({
         "issue_slots", "stall_lg_throttle", "stall_long_scoreboard", "dram_bandwidth",
@@ -64,8 +64,8 @@ class Strip:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """All such loops at once, then the dearest ones alone."""
-        loops = [x.setting for x in dearest(draft) if _can(draft, x.node)]
+        """All such loops at once, then the hottest ones alone."""
+        loops = [x.setting for x in hottest(draft) if _can(draft, x.node)]
         alone = loops if len(loops) > 1 else []
         wanted = [{"loop": "all"} for _ in loops[:1]] + alone
         found = [{**one, "factor": f} for f in FACTORS for one in wanted]
@@ -84,11 +84,11 @@ class Strip:
             requires += [*_whole(draft, strip.loop, factor), *conditions(draft, strip.loop, factor)]
             body = swapped(body, node, _written(draft, strip, factor))
         if not nodes:
-            raise NotUnderstood("no loop over neighbouring elements")
+            raise NotUnderstood("no loop over adjacent elements")
         made = draft.requiring(*requires).with_body(body)
         if not any(made.resolved):
             raise NotUnderstood("a trip count that is not a multiple of the strip length")
-        says = f"Loads what {factor} iterations need before it works on them."
+        says = f"Issues the loads of {factor} iterations first."
         return made.stepped(Step(self.name, setting, says))
 
 
@@ -113,7 +113,7 @@ def _can(draft: Draft, node: s.For) -> bool:
 def _read(draft: Draft, node: s.For) -> _Strip:
     form = draft.form
     if is_volatile(form.kernel, form) or draft.facts.unmodelled or draft.facts.calls:
-        raise NotUnderstood("volatile memory, or what is not known")
+        raise NotUnderstood("volatile memory, or an unknown function")
     loop = counted(node, form)
     if not loop.is_own or loop.stride != 1 or loop.operator != "<" or loop.node.body != loop.body:
         raise NotUnderstood("a loop whose step is not 1")
@@ -143,7 +143,7 @@ def _read(draft: Draft, node: s.For) -> _Strip:
         and surely(loop.body, x, writes=False)
     )  # fmt: skip
     if not loads or len(loads) + len(stores) > _MOST_ARRAYS:
-        raise NotUnderstood("no loads of neighbours, or too many for registers")
+        raise NotUnderstood("no stencil loads, or too many for registers")
     return _Strip(loop, loads, stores)
 
 

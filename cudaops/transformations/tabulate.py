@@ -42,7 +42,7 @@ from cudaops.program.launch_expression import (
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
-from cudaops.transformations.draft import Draft, Launch, Step
+from cudaops.transformations.draft import Draft, DraftLaunch, Step
 from cudaops.transformations.functions import FLOATING
 from cudaops.transformations.ranges import Proof, Ranges
 from cudaops.transformations.text import Raw, with_parameters
@@ -59,14 +59,14 @@ _CHEAP = frozenset({
     "int", "unsigned", "make_float2", "make_float3", "make_float4", "make_int2", "make_int3",
     "__int_as_float", "__float_as_int", "__mul24", "__umul24", "signbit", "copysignf",
 })  # fmt: skip
-"""Functions that are no dearer than a load."""
+"""Functions that cost no more than a load."""
 
 
 class Tabulate:
     """Tables of what depends on a loop's turn alone."""
 
     name = "tabulate"
-    title = "a table of what all threads compute alike"
+    title = "precomputed table shared by all threads"
     family: Family = "algorithm"
     relieves = frozenset({
         "sfu_pipe", "fma_pipe", "fp64_pipe", "issue_slots", "stall_wait", "integer_pipe",
@@ -80,8 +80,8 @@ class Tabulate:
         """All of them, each in a table of its own."""
         made = with_tables(draft, _entries, _with_table, _MOST_TABLES)
         if made is draft:
-            raise NotUnderstood("no expensive loop that all threads compute identically")
-        says = "What depends on a loop's turn alone is computed once, into a table."
+            raise NotUnderstood("no expensive loop that is identical in all threads")
+        says = "Values that depend only on the iteration are computed once, into a table."
         return made.stepped(Step(self.name, setting, says))
 
 
@@ -219,7 +219,7 @@ class _Search:
         kernel = draft.form.kernel
         self._parameters = {
             p.name for p in kernel.parameters
-            if p.is_pointer or p.name in ranges.settled
+            if p.is_pointer or p.name in ranges.single_assignment
         }  # fmt: skip
         self._pointers = {p.name for p in kernel.parameters if p.is_pointer}
 
@@ -385,7 +385,7 @@ def with_maker(
     """With a kernel before the launch that fills scratch memory, a thread an entry, and that
     memory as the launch's last argument."""
     grid, memory = (ceil_div(entries, THREADS), ONE, ONE), Variable(lent)
-    first = Launch(maker, grid, (build(THREADS), ONE, ONE), (*arguments, memory))
+    first = DraftLaunch(maker, grid, (build(THREADS), ONE, ONE), (*arguments, memory))
     edited = edited.launched(args=(*edited.launch.args, memory))
     launches = list(edited.launches)
     launches.insert(edited.focus, first)

@@ -35,7 +35,7 @@ class Tiles:
     """A block's threads stand in several rows of the image that a flat index goes through."""
 
     name = "tiles"
-    title = "tiles of an image as blocks"
+    title = "image tiles as blocks"
     family: Family = "launch_geometry"
     relieves = frozenset({
         "l2_bandwidth", "dram_bandwidth", "l1_load_throughput", "stall_long_scoreboard",
@@ -69,7 +69,7 @@ class Tiles:
         rows, width = int(setting["rows"]), str(setting["width"])
         threads = draft.value("blockDim.x")
         if not isinstance(threads, int) or threads % (rows * WARP):
-            raise NotUnderstood("blocks of which no tile of whole warps can be made")
+            raise NotUnderstood("block sizes that cannot form tiles of whole warps")
         across = threads // rows
         place = draft.free("place")
         new = s.Name(place, type="unsigned")
@@ -81,7 +81,7 @@ class Tiles:
         lines = Raw("\n".join(_lines(draft, place, width, rows, across)))
         done = draft.with_body((lines, *edited)).requiring(*_conditions(draft, width, across))
         if not draft.holds(*done.requires):
-            raise NotUnderstood("rows that are not made of whole tiles")
+            raise NotUnderstood("rows that are not a multiple of the tile")
         says = f"Blocks are tiles of {across} by {rows} in rows of {width}."
         done = done.stepped(Step(self.name, setting, says))
         _ = done.form

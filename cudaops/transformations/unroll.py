@@ -11,7 +11,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.bit_loops import computes_constants, most_turns, unrolled_by_bits
 from cudaops.transformations.draft import FILE, Draft, Step
-from cudaops.transformations.loops import Placed, dearest, loop_of, size_of
+from cudaops.transformations.loops import Placed, hottest, loop_of, size_of
 
 _LOOPS = 3
 _MOST_SETTINGS = 6
@@ -24,7 +24,7 @@ _PASSED = re.compile(rb"[ \t]*(//[^\n]*|/\*[^\n]*\*/[ \t]*)?\n")
 
 
 class Unroll:
-    """`#pragma unroll` above one of the dearest loops, in the kernel or in a function it calls.
+    """`#pragma unroll` above one of the hottest loops, in the kernel or in a function it calls.
 
     Legal: a pragma changes no meaning. The compiler keeps the order of everything, so that what it
     gains is loads sent together, fewer branches, and indices of private arrays that are constant;
@@ -33,7 +33,7 @@ class Unroll:
     """
 
     name = "unroll"
-    title = "a loop unrolled, or not"
+    title = "loop unrolling"
     family: Family = "unrolling"
     relieves = frozenset({
         "stall_long_scoreboard", "stall_branch", "issue_slots", "integer_pipe", "stall_wait",
@@ -42,8 +42,8 @@ class Unroll:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """For the dearest loops: what nvcc does not do by itself."""
-        loops = dearest(draft, functions=True)
+        """For the hottest loops: what nvcc does not do by itself."""
+        loops = hottest(draft, functions=True)
         plain = [x for x in loops if not x.function or x.function.isidentifier()]
         found = [
             placed.setting | {"factor": factor}
@@ -58,7 +58,7 @@ class Unroll:
         name, factor = str(setting.get("function", "")), setting["factor"]
         draft, function = _function(draft, name)
         edited = draft.edited(function, _unrolled(draft, function, setting["loop"], factor))
-        how = {"full": "fully", "bits": "fully, a turn for each bit", 1: "not at all"}.get(
+        how = {"full": "fully", "bits": "fully, one iteration per bit", 1: "not at all"}.get(
             factor, f"by {factor}"
         )
         place = f"in {function.name} " if name else ""
@@ -168,7 +168,7 @@ def _with_pragma(draft: Draft, function: s.Function, number: int | str, factor: 
         return (text[whole.start : at] + pragma + text[at : whole.end]).decode()
     old = _pragma_above(text, line)
     if old is not None and b" ".join(text[old[0] : old[1]].split()) == pragma:
-        raise NotUnderstood("it is unrolled so already")
+        raise NotUnderstood("already unrolled this way")
     start, end = old or (line, line)
     new = indent.group() + pragma + b"\n"
     return (text[whole.start : start] + new + text[end : whole.end]).decode()

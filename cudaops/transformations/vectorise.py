@@ -84,7 +84,9 @@ class Vectorise:
         if not told.arrays:
             raise NotUnderstood(told.why or "no loop over adjacent elements")
         names = ", ".join(dict.fromkeys(told.arrays))
-        step = Step(self.name, setting, f"Neighbouring elements of {names} go as one vector.")
+        step = Step(
+            self.name, setting, f"Adjacent elements of {names} are loaded and stored as vectors."
+        )
         done = draft.with_body(body).requiring(*told.requires).stepped(step)
         _ = done.form
         return done
@@ -195,7 +197,7 @@ class _Told:
             same = self._variables.polynomial(place.index, loop.item) == position
             earlier = where < at if is_write else where > at
             if name != access.array or not same or earlier or (is_write and not access.is_load):
-                raise NotUnderstood(f"{name} is touched elsewhere in the loop")
+                raise NotUnderstood(f"{name} is accessed elsewhere in the loop")
 
     def _access(self, loop: _Loop, statement: Any) -> _Access:
         match statement:
@@ -209,13 +211,13 @@ class _Told:
             ):  # fmt: skip
                 declared = self._variables.declared(local)
                 if declared is None or [_plain(e) for e in declared.extents] != [str(loop.count)]:
-                    raise NotUnderstood(f"{local} is no array of the thread's")
+                    raise NotUnderstood(f"{local} is not an array of the thread")
                 if declared.shared or declared.type != self._arrays[array].type:
                     raise NotUnderstood(f"{local} is of another type")
                 return self._vector(loop, statement, array, index, s.Name(local), is_load=True)
             case s.Index(s.Name(array), index), _ if array in self._arrays:
                 return self._vector(loop, statement, array, index, value, is_load=False)
-        raise NotUnderstood("no access to an array of the launch")
+        raise NotUnderstood("no access to a buffer of the launch")
 
     def _vector(
         self, loop: _Loop, statement: s.Evaluate, array: str, index: Any, local: Any, *,
@@ -232,7 +234,7 @@ class _Told:
         position = self._variables.polynomial(index, loop.item)
         parts = None if position is None else position.linear_in(Symbol(loop.item))
         if position is None or parts is None or parts[0] != number(1):
-            raise NotUnderstood(f"{array}'s elements are not seen to be adjacent")
+            raise NotUnderstood(f"{array}'s elements are not proved adjacent")
         inside = {x.name for x in s.below(loop.node.body) if isinstance(x, s.Declare)}
         used = {a.name for a in position.atoms() if isinstance(a, Symbol)}
         if used & inside or changed_variables(loop.node.body, self._draft.form) & used:

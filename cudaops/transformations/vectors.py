@@ -44,7 +44,7 @@ class Alignment:
         for workload in self._draft.workloads:
             argument = next((a for a in workload.arguments if a.name == array), None)
             if not isinstance(argument, PointerArgument) or argument.offset_bytes % unit:
-                raise NotUnderstood(f"{array} does not begin at a whole vector")
+                raise NotUnderstood(f"{array} is not aligned to a vector")
         said = self._draft.launch_expression(array)
         if said not in [Variable(name) for name, _ in self._draft.scratch]:
             yield aligned(said, unit)
@@ -66,7 +66,7 @@ class Alignment:
                 if counts:
                     break
             else:
-                raise NotUnderstood("an index that need not be a multiple of the vector")
+                raise NotUnderstood("an index that may not be a multiple of the vector")
 
     def _counts(self, atom: Any) -> tuple[Polynomial, ...]:
         """Where loops begin whose own variable this is, and by what they step; nothing where one of

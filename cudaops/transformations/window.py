@@ -59,7 +59,7 @@ class RegisterWindow:
     """
 
     name = "register_window"
-    title = "neighbours along a loop in registers"
+    title = "sliding window in registers"
     family: Family = "tiling"
     relieves = frozenset({
         "l1_load_throughput", "stall_long_scoreboard", "stall_lg_throttle", "l2_bandwidth",
@@ -67,7 +67,7 @@ class RegisterWindow:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """Loops with such loads, the dearest first."""
+        """Loops with such loads, the hottest first."""
         found = (placed.setting for placed, _ in understood(draft, _read))
         return tuple(islice(found, _MOST_SETTINGS))
 
@@ -90,7 +90,7 @@ def _read(draft: Draft, node: s.For) -> tuple[Counted, tuple[Window, ...]]:
         raise NotUnderstood("volatile memory or assembly")
     loop = counted(node, form)
     if not loop.is_own or loop.stride is None or not is_pure((loop.start, loop.bound)):
-        raise NotUnderstood("a loop that does not begin with its own variable")
+        raise NotUnderstood("a loop whose variable is declared outside")
     if has_jump(loop.body) or synchronises(loop.body, form):
         raise NotUnderstood("an early exit, a barrier or a warp collective in the loop")
     moved = all_written_names(loop.body, form) | declared_in(loop.body)
@@ -107,10 +107,10 @@ def _read(draft: Draft, node: s.For) -> tuple[Counted, tuple[Window, ...]]:
             places.append(place)
             plain.append(inlined)
     if len(places) < 2:
-        raise NotUnderstood("no loads of neighbours")
+        raise NotUnderstood("no stencil loads")
     windows = _windows(draft, loop, places, plain)
     if not windows:
-        raise NotUnderstood("no load that the next iteration repeats")
+        raise NotUnderstood("no load that the next iteration reuses")
     return loop, windows
 
 
@@ -135,7 +135,7 @@ def _windows(
 ) -> tuple[Window, ...]:
     facts = marked(draft.form, loop.node, plain)
     if facts.unmodelled:
-        raise NotUnderstood(f"{', '.join(facts.unmodelled)} beside the loop")
+        raise NotUnderstood(f"{', '.join(facts.unmodelled)} outside of the loop")
     aliasing = Aliasing(draft)
     inside = [a for a in facts.accesses if any(o.where == loop.node.where for o in a.loops)]
     writes = [a for a in inside if a.kind != "read"]

@@ -42,7 +42,7 @@ class ZeroFactors:
     """A comparison with zero ahead of loads that are multiplied by an integer."""
 
     name = "zero_factors"
-    title = "no loads of what is multiplied by zero"
+    title = "loads skipped where multiplied by zero"
     family: Family = "algorithm"
     relieves = frozenset({
         "dram_bandwidth", "l2_bandwidth", "l1_load_throughput", "uncoalesced_access",
@@ -60,7 +60,7 @@ class ZeroFactors:
         if not made:
             raise NotUnderstood("no load that is only multiplied by an integer known before it")
         body = changed(kernel.body, lambda node: made.get(id(node), node))
-        says = "What is multiplied by zero is not loaded."
+        says = "Values that are multiplied by zero are not loaded."
         return draft.with_body(body).stepped(Step(self.name, setting, says))
 
 

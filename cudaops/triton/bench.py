@@ -1,4 +1,4 @@
-"""What a rewrite of a Triton kernel is held against: captured launches, drawn inputs, and what the
+"""What a rewrite of a Triton kernel is compared with: captured launches, drawn inputs, and what the
 author's kernel makes of them.
 """
 
@@ -23,7 +23,7 @@ from cudaops.executors.compare import non_finite_share, same_contents
 from cudaops.gates.accuracy import compare_sides
 from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import INTEGER_KINDS, CaseKind, Draw, ascends, drawn
-from cudaops.triton.host import Capture, Host, Launch
+from cudaops.triton.host import Capture, Host, TritonLaunch
 from cudaops.triton.source import OPTIONS, Kernel, TritonProgram, loaded_names
 
 POISON = 0x7F
@@ -51,7 +51,7 @@ AXIS = (-3, -2, -1, 0, 1, 2, 3, 4)
 LEAST_BLOCK, MOST_BLOCK = 16, 16384
 WARPS, STAGES = (1, 2, 4, 8, 16), (1, 2, 3, 4, 5)
 MOST_CONFIGS = 512
-"""For which grids are worked out: three block sizes."""
+"""For which grids are computed: three block sizes."""
 
 
 class Case(NamedTuple):
@@ -75,7 +75,7 @@ class Workload(NamedTuple):
     """One configuration of the kernel's launches."""
 
     name: str
-    launch: Launch
+    launch: TritonLaunch
     folder: Path
     weight: float
     """Of its time among the timed ones; 0 of one that is judged only."""
@@ -101,7 +101,7 @@ def left(folder: Path, case: Case, same: Sequence[bool], name: str) -> tuple[Pat
     )
 
 
-class Reference(NamedTuple):
+class TritonReference(NamedTuple):
     """What the author's kernel makes of one case."""
 
     workload: Workload
@@ -125,7 +125,7 @@ class Bench(NamedTuple):
     argvs: tuple[ProgramRun, ...]
     captures: tuple[Capture, ...]
     workloads: tuple[Workload, ...]
-    references: tuple[Reference, ...]
+    references: tuple[TritonReference, ...]
     wide_problem: str
     configs: tuple[dict[str, int], ...]
 
@@ -224,7 +224,7 @@ def open_bench(
 def _configs(
     program: TritonProgram, kernel: Kernel, more: Mapping[str, int]
 ) -> list[dict[str, int]]:
-    """Settings of the block sizes for which grids are worked out; the author's is the first."""
+    """Settings of the block sizes for which grids are computed; the author's is the first."""
     values, _ = program.values(kernel.name)
     blocks = {name: value for name, value in values.items() if name in kernel.constexpr}
     tried = {n: v for n, v in axes(program, kernel).items() if n in blocks}
@@ -361,7 +361,7 @@ def _referenced(bench: Bench, seed: int) -> Bench:
     wide = _alone(bench, wide_module, wide_launches, wide_out)
     if plain["failed"]:
         raise InputError(f"{bench.kernel.name} cannot be run alone: {plain['failed']}")
-    found: list[Reference] = []
+    found: list[TritonReference] = []
     problems = [wide["failed"]] if wide["failed"] else []
     pairs = [(w, *both) for w in bench.workloads
              for both in zip(cases[w.name], wide_cases[w.name], strict=True)]  # fmt: skip
@@ -388,7 +388,7 @@ def _referenced(bench: Bench, seed: int) -> Bench:
             continue
         if case.kind in ("exact", "signed") and any(shares):
             continue
-        found.append(Reference(workload, case, outputs, files, any(shares)))
+        found.append(TritonReference(workload, case, outputs, files, any(shares)))
     problem = problems[0][:200] if problems else ""
     return bench._replace(references=tuple(found), wide_problem=problem)
 

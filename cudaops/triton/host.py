@@ -42,7 +42,7 @@ class Buffer(Record):
     ]
 
 
-class Launch(Record):
+class TritonLaunch(Record):
     """One configuration of a kernel's launches, as the program makes it."""
 
     kernel: str
@@ -72,7 +72,7 @@ class Capture(Record):
     """A program that ran with the hook in it."""
 
     exit: int
-    launches: tuple[Launch, ...]
+    launches: tuple[TritonLaunch, ...]
     device: str
     arch: str
     torch: str
@@ -184,9 +184,9 @@ class Host(NamedTuple):
         except UntrustedFileError:
             pass
         if done.timed_out:
-            return wrong("timeout", f"took longer than {limit_s:g} s; --timeout raises the limit")
+            return wrong("timeout", f"took longer than {limit_s:g} s; raise --timeout")
         if done.exceeded or done.flooded:
-            return wrong("output_flood", done.exceeded or "it prints without end")
+            return wrong("output_flood", done.exceeded or "it prints too much")
         if done.exit_code != 0:
             hint = hint_for(done.stderr)
             text = f"ended with exit code {done.exit_code}: {last_words(done.stderr)}"

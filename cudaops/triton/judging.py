@@ -27,7 +27,7 @@ from cudaops.triton.bench import (
     POISON,
     RESIZED,
     Bench,
-    Reference,
+    TritonReference,
     Workload,
     capture_again,
     left,
@@ -89,7 +89,7 @@ def judge_candidate(
 
 
 class _Gates:
-    """One candidate on its way."""
+    """One candidate being judged."""
 
     def __init__(
         self, bench: Bench, candidate: Candidate, policy: Policy, say: Say, folder: Path
@@ -138,7 +138,7 @@ class _Gates:
             if bench.grid(workload, self.candidate.values) is None and self.candidate.values:
                 shown = ", ".join(f"{n}={v}" for n, v in self.candidate.values.items())
                 return self._gate("compile", False, f"the grid for {shown} is not known")
-        launches, order = [], list[Reference]()
+        launches, order = [], list[TritonReference]()
         for workload in bench.workloads:
             mine = [r for r in bench.references if r.workload.name == workload.name]
             tasks = [r.case.task(REPEATS if r.case.name == "captured" else 1) for r in mine]
@@ -164,7 +164,7 @@ class _Gates:
         return self._results(out, order, job["cases"])
 
     def _results(
-        self, out: Path, order: Sequence[Reference], cases: Sequence[Mapping[str, Any]]
+        self, out: Path, order: Sequence[TritonReference], cases: Sequence[Mapping[str, Any]]
     ) -> bool:
         wrong = [(r, c) for r, c in zip(order, cases, strict=True)
                  if c["failed"] or not all(c["guards"])]  # fmt: skip
@@ -177,7 +177,7 @@ class _Gates:
             return self._gate("checker", False, f"{where}: {why}")
         zones = f"guard zones of 64 KiB around every buffer hold after {len(cases)} launches"
         self._gate("checker", True, zones, {"launches": len(cases)})
-        found: dict[str, list[tuple[Reference, int, BufferAccuracy]]] = {}
+        found: dict[str, list[tuple[TritonReference, int, BufferAccuracy]]] = {}
         changed: list[str] = []
         for number, (reference, case) in enumerate(zip(order, cases, strict=True)):
             for result, same in enumerate(case["same"]):
@@ -209,7 +209,7 @@ class _Gates:
         return gate.passed
 
     def _compared_gate(
-        self, name: GateName, found: Sequence[tuple[Reference, int, BufferAccuracy]]
+        self, name: GateName, found: Sequence[tuple[TritonReference, int, BufferAccuracy]]
     ) -> bool:
         sets = {(r.workload.name, r.case.name) for r, _, _ in found}
         numbers = {"input_sets": float(len(sets))}
@@ -241,7 +241,7 @@ class _Gates:
             text = f"{len(sets)} sets of inputs match: {', '.join(sorted({c for _, c in sets}))}"
         return self._gate(name, True, text, {**worst.numbers, **numbers})
 
-    def _compared(self, reference: Reference, n: int, result: Path) -> BufferAccuracy:
+    def _compared(self, reference: TritonReference, n: int, result: Path) -> BufferAccuracy:
         workload = reference.workload
         element: Element = workload.launch.buffers[n].element
         exact = reference.case.kind in EXACT_CASES
@@ -328,7 +328,7 @@ class _Gates:
         return both[0], both[1]
 
     def _timed_outputs(
-        self, out: Path, references: Sequence[Reference], replies: Sequence[Mapping[str, Any]]
+        self, out: Path, references: Sequence[TritonReference], replies: Sequence[Mapping[str, Any]]
     ) -> bool:
         seen = 0
         for number, (reference, reply) in enumerate(zip(references, replies, strict=True)):
@@ -350,14 +350,14 @@ class _Gates:
         return self._gate("timed_outputs", True, text, {"results": float(seen)})
 
 
-def _changed(reference: Reference, same: Sequence[bool]) -> list[str]:
+def _changed(reference: TritonReference, same: Sequence[bool]) -> list[str]:
     """Buffers that a launch changed and the author's kernel does not."""
     workload = reference.workload
     changed = (n for n, is_same in enumerate(same) if not is_same and n not in workload.changed)
     return [workload.buffer_name(n) for n in changed]
 
 
-def _group(reference: Reference, result: int) -> GateName:
+def _group(reference: TritonReference, result: int) -> GateName:
     """The gate that a result belongs to."""
     case = reference.case
     if case.name == "captured":
@@ -419,7 +419,7 @@ def _comparison(
     return Comparison(workload=workload.name, weight=share, baseline=side(0), candidate=side(1))
 
 
-def _captured(bench: Bench, workload: Workload) -> Reference:
+def _captured(bench: Bench, workload: Workload) -> TritonReference:
     """The author's results on the captured inputs, without which there is no bench."""
     return next(
         r for r in bench.references if (r.workload.name, r.case.name) == (workload.name, "captured")

@@ -34,7 +34,7 @@ class Kernel(NamedTuple):
     """Whether `@triton.autotune` or `@triton.heuristics` chooses its meta-parameters."""
 
 
-class Place(NamedTuple):
+class MetaParameterSource(NamedTuple):
     """Where a launch takes the value of a meta-parameter from."""
 
     value: int
@@ -45,7 +45,7 @@ class Place(NamedTuple):
     inserts: bool = False
 
 
-class Site(NamedTuple):
+class TritonLaunchSite(NamedTuple):
     """A launch `kernel[grid](...)`."""
 
     first_line: int
@@ -53,7 +53,7 @@ class Site(NamedTuple):
     grid: str
     derived: tuple[str, ...]
     """Statements between the meta-parameters and the grid, in order."""
-    places: Mapping[str, Place]
+    places: Mapping[str, MetaParameterSource]
     end: int
     """Byte behind its last argument."""
     fixed: Mapping[str, str]
@@ -103,7 +103,7 @@ class TritonProgram:
                 parts.append(ast.unparse(node))
         return "\n\n".join(parts) + "\n"
 
-    def sites(self, kernel: str) -> tuple[Site, ...]:
+    def sites(self, kernel: str) -> tuple[TritonLaunchSite, ...]:
         """Every launch of a kernel."""
         found = _Launches(self.tree, kernel).found
         return tuple(_site(self, self.kernels[kernel], call, around) for call, around in found)
@@ -282,14 +282,14 @@ class _Launches(ast.NodeVisitor):
 
 def _site(
     program: TritonProgram, kernel: Kernel, call: ast.Call, around: tuple[Scope, ...]
-) -> Site:
+) -> TritonLaunchSite:
     assert isinstance(call.func, ast.Subscript)
     grid, scope = call.func.slice, around[-1]
     given = dict(zip(kernel.parameters, call.args, strict=False))
     given |= {k.arg: k.value for k in call.keywords if k.arg is not None}
     starred = any(k.arg is None for k in call.keywords)
     starred |= any(isinstance(a, ast.Starred) for a in call.args)
-    places, fixed = dict[str, Place](), dict[str, str]()
+    places, fixed = dict[str, MetaParameterSource](), dict[str, str]()
     written = program.text.encode()[: program.span(call)[1] - 1].rstrip()
     end = len(written) - written.endswith(b",")
     for name in sorted(kernel.constexpr | OPTIONS.keys()):
@@ -301,7 +301,7 @@ def _site(
         elif name not in given:
             value = kernel.defaults.get(name, OPTIONS.get(name))
             if value is not None:
-                places[name] = Place(value, (end, end), inserts=True)
+                places[name] = MetaParameterSource(value, (end, end), inserts=True)
         else:
             found = _place(program, given[name], grid, around)
             if isinstance(found, str):
@@ -314,7 +314,7 @@ def _site(
     if why:
         fixed |= {name: why for name, p in places.items() if p.variable}
         places = {name: p for name, p in places.items() if not p.variable}
-    return Site(
+    return TritonLaunchSite(
         call.lineno,
         call.end_lineno or call.lineno,
         ast.unparse(grid),
@@ -327,14 +327,14 @@ def _site(
 
 def _place(
     program: TritonProgram, value: ast.expr, grid: ast.expr, around: tuple[Scope, ...]
-) -> Place | str:
+) -> MetaParameterSource | str:
     """Where the value of an argument stands as an integer, or why it does not."""
     if (number := integer(value)) is not None:
         if any(integer(n) == number for n in ast.walk(grid)):
             return f"{number} stands in the grid as a number too"
-        return Place(number, program.span(value))
+        return MetaParameterSource(number, program.span(value))
     if not isinstance(value, ast.Name):
-        return f"{ast.unparse(value)} is no integer"
+        return f"{ast.unparse(value)} is not an integer"
     for scope in reversed(around):
         bindings = [b for b in _own(scope) if _binds(b, value.id)]
         if not bindings:
@@ -343,7 +343,7 @@ def _place(
         number = integer(only.value) if isinstance(only, ast.Assign) else None
         if len(bindings) > 1 or not isinstance(only, ast.Assign) or number is None:
             return f"{value.id} is not set once, to an integer"
-        return Place(number, program.span(only.value), value.id)
+        return MetaParameterSource(number, program.span(only.value), value.id)
     return f"{value.id} is set nowhere in this file"
 
 

@@ -36,7 +36,7 @@ DTYPES = {
 
 
 def reply(task: dict[str, Any], out: Path) -> dict[str, Any]:
-    """What came of a task."""
+    """Result of a task."""
     tasks: dict[str, Any] = {"run": _Run, "tune": _Tune, "time": _Time}
     found: dict[str, Any] = tasks[task["task"]](task, out).reply()
     return found

@@ -17,9 +17,9 @@ from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.timemodel.timing import estimate
 from cudaops.timemodel.work import (
     KernelWork,
+    MemorySite,
     Mix,
     Phase,
-    Site,
     Step,
     Stretch,
     ThreadCounts,
@@ -199,8 +199,8 @@ def test_l2_bandwidth_without_a_source_is_unknown() -> None:
 
 def streaming(blocks: int) -> KernelWork:
     """c[i] = a[i] + b[i], 256 floats a block."""
-    load = Site("global", False, False, "k.cu", 1, 4, 16, 16, 256, 1.0, 1.0, 4.0, 0.0, 128.0)
-    store = Site("global", True, False, "k.cu", 2, 4, 8, 8, 256, 1.0, 1.0, 4.0, 0.0, 128.0)
+    load = MemorySite("global", False, False, "k.cu", 1, 4, 16, 16, 256, 1.0, 1.0, 4.0, 0.0, 128.0)
+    store = MemorySite("global", True, False, "k.cu", 2, 4, 8, 8, 256, 1.0, 1.0, 4.0, 0.0, 128.0)
     step = Step((Use(0, 2.0),), Mix(3, fp32=1, alu=2), (Use(1, 1.0),), needs=(1,))
     moved = blocks * 1024.0
     return KernelWork(

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from cudaops.cuda.driver_texts import (
     APPS_QUERY,
     GPU_QUERY,
-    Answer,
     ComputeApp,
+    DriverAnswer,
     Gpu,
     NvidiaSmiFailure,
     apps_command,
@@ -162,7 +162,7 @@ def test_apps() -> None:
 NUMBERS = [f.name for f in dataclasses.fields(Gpu) if f.name not in ("absent", "name")]
 
 
-def read_right(answer: Answer) -> None:
+def read_right(answer: DriverAnswer) -> None:
     """Whatever was read is what the whole text says of that GPU, or missing."""
     whole = {gpu.index: gpu for gpu in parse_gpus(A + B).gpus}
     for gpu in answer.gpus:
@@ -171,12 +171,12 @@ def read_right(answer: Answer) -> None:
             assert value is None or value == getattr(whole[gpu.index], name), name
 
 
-def parsed(text: str, code: int = 0) -> Answer | None:
+def parsed(text: str, code: int = 0) -> DriverAnswer | None:
     """The answer; None for a failure that names its remedy. Nothing else may be raised."""
     try:
         return parse_gpus(text, exit_code=code)
     except NvidiaSmiFailure as failure:
-        return None if failure.problem and failure.remedy else Answer(())
+        return None if failure.problem and failure.remedy else DriverAnswer(())
 
 
 @given(st.integers(0, len(A + B)), st.integers(0, 255))
@@ -241,4 +241,4 @@ def test_bytes_that_are_no_text(data: bytes, at: int) -> None:
     if answer is not None:
         for gpu in answer.gpus:
             if gpu.index == 1:
-                read_right(Answer((gpu,)))
+                read_right(DriverAnswer((gpu,)))

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cudaops.cuda.sanitizer_report import Finding, Nearest, Place, Report, parse_report
+from cudaops.cuda.sanitizer_report import (
+    Nearest,
+    Report,
+    SanitizerFinding,
+    SanitizerLocation,
+    parse_report,
+)
 from tests.lanes import examples
 
 DATA = Path(__file__).parents[1] / "data" / "sanitizer"
@@ -23,10 +29,10 @@ def report(name: str) -> Report:
 def test_an_access_past_the_end() -> None:
     read = report("memcheck_past_the_end")
     first, second = read.findings
-    assert first == Finding(
+    assert first == SanitizerFinding(
         kind="access",
         text="Invalid __global__ write of size 4 bytes",
-        places=(Place("_Z4fastPKfPfif", "candidate.cu", 5),),
+        places=(SanitizerLocation("_Z4fastPKfPfif", "candidate.cu", 5),),
         space="global",
         access="write",
         size_bytes=4,
@@ -51,16 +57,16 @@ def test_every_kind_of_memcheck() -> None:
     assert before.address == A - 32
     assert (misaligned.trouble, misaligned.size_bytes) == ("misaligned", 16)
     assert misaligned.places == (
-        Place("_ZN4tile4loadEPKf", "tile.cuh", 40),
-        Place("_Z4fastPKfPfif", "candidate.cu", 9),
+        SanitizerLocation("_ZN4tile4loadEPKf", "tile.cuh", 40),
+        SanitizerLocation("_Z4fastPKfPfif", "candidate.cu", 9),
     )
     assert (misaligned.thread, misaligned.block) == ((31, 1, 0), (2, 3, 1))
     assert (shared.space, shared.address, shared.nearest) == ("shared", 0x440, None)
     assert (local.space, local.access, local.size_bytes) == ("local", "read", 8)
     assert (null.access, null.address) == ("atomic", 0)
     assert across.nearest == Nearest(A, 4000)
-    assert trap.places == (Place("_Z4fastPKfPfif", "candidate.cu", 12),)
-    assert (heap.trouble, heap.places) == ("Double free", (Place("", None, None),))
+    assert trap.places == (SanitizerLocation("_Z4fastPKfPfif", "candidate.cu", 12),)
+    assert (heap.trouble, heap.places) == ("Double free", (SanitizerLocation("", None, None),))
     assert failed.trouble == "CUDA_ERROR_LAUNCH_FAILED"
     assert [f.kind for f in read.counted] == ["access"] * 6 + ["hardware", "heap"]
     assert (read.errors, read.target_failed, read.lost) == (10, True, 0)
@@ -69,9 +75,9 @@ def test_every_kind_of_memcheck() -> None:
 def test_older_spellings() -> None:
     read = report("memcheck_older")
     assert [f.places[0] for f in read.findings] == [
-        Place("_Z4fastPKfPfif", "/build/w/candidate.cu", 42),
-        Place("_Z5scalePd", None, None),
-        Place("plain_kernel()", "plain.cu", 6),
+        SanitizerLocation("_Z4fastPKfPfif", "/build/w/candidate.cu", 42),
+        SanitizerLocation("_Z5scalePd", None, None),
+        SanitizerLocation("plain_kernel()", "plain.cu", 6),
     ]
     assert [f.size_bytes for f in read.findings] == [4, 8, 4]
     assert (read.errors, read.lost) == (3, 0)
@@ -84,7 +90,7 @@ def test_races_with_both_ends() -> None:
     assert [(o.access, o.place.line) for o in error.others] == [("read", 7), ("write", 6)]
     assert (warning.access, warning.places[0]) == (
         "read",
-        Place("_Z4fastPKfPfi", "/build/w/candidate.cu", 12),
+        SanitizerLocation("_Z4fastPKfPfi", "/build/w/candidate.cu", 12),
     )
     assert [(o.access, o.place.line) for o in warning.others] == [("write", 13)]
     assert (read.errors, read.clean) == (2, False)

@@ -19,7 +19,7 @@ from typing import Any
 from pydantic import SecretStr
 
 from cudaops.doctor import LADDER
-from cudaops.doctor.ladder import Rung, Step, climb
+from cudaops.doctor.ladder import PlannedCheck, Rung, climb
 from cudaops.doctor.machine import Response, Runner
 from cudaops.domain.execution import CompileFailed, KernelResources, Misbehaved, Unit
 from cudaops.domain.program import Program
@@ -345,7 +345,7 @@ def settings(
 def climbed(machine: OtherMachine, given: Settings, *names: str) -> dict[str, Rung]:
     """These rungs and all that they stand on, tried on that machine."""
     wanted = set(names)
-    steps: list[Step] = []
+    steps: list[PlannedCheck] = []
     for step in reversed(LADDER):
         if step.name in wanted:
             steps.insert(0, step)

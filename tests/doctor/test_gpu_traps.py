@@ -281,7 +281,7 @@ def test_a_vgpu_is_told_by_its_mode_or_its_name(tmp_path: Path) -> None:
 def test_a_gpu_passed_through_is_whole(tmp_path: Path) -> None:
     page = QUERY_PAGE.replace(": None", ": Pass-Through")
     found = rung(OtherMachine().says(query=ended(page)), tmp_path, "virtualisation")
-    assert (found.status, found.detail) == ("ok", "passed through whole")
+    assert (found.status, found.detail) == ("ok", "passthrough")
 
 
 def test_wsl_is_named(tmp_path: Path) -> None:

@@ -12,7 +12,16 @@ from rich.console import Console
 
 from cudaops.doctor import LADDER, Examination, examine, table
 from cudaops.doctor.host import STEPS as HOST
-from cudaops.doctor.ladder import Finding, Rung, Site, Step, climb, failed, missing, ok
+from cudaops.doctor.ladder import (
+    CheckContext,
+    CheckOutcome,
+    PlannedCheck,
+    Rung,
+    climb,
+    failed,
+    missing,
+    ok,
+)
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.settings import Settings
 from tests.doctor.machines import OtherMachine, climbed, settings
@@ -20,21 +29,21 @@ from tests.doctor.machines import OtherMachine, climbed, settings
 Raiser = Callable[[], Exception]
 
 
-def done(steps: list[Step], tmp_path: Path) -> dict[str, Rung]:
+def done(steps: list[PlannedCheck], tmp_path: Path) -> dict[str, Rung]:
     return {rung.name: rung for rung in climb(steps, OtherMachine(), settings(tmp_path))}
 
 
 def test_what_stands_on_a_broken_rung_is_not_tried(tmp_path: Path) -> None:
-    def never(site: Site) -> Finding:
+    def never(site: CheckContext) -> CheckOutcome:
         raise AssertionError("tried")
 
     steps = [
-        Step("a", lambda site: missing("no a", "get a"), ("cuda",)),
-        Step("b", never, ("cuda",), ("a",)),
-        Step("c", lambda site: ok("c")),
-        Step("d", never, (), ("b", "c")),
-        Step("e", lambda site: failed("broken e", "mend e")),
-        Step("f", never, (), ("d", "e")),
+        PlannedCheck("a", lambda site: missing("no a", "get a"), ("cuda",)),
+        PlannedCheck("b", never, ("cuda",), ("a",)),
+        PlannedCheck("c", lambda site: ok("c")),
+        PlannedCheck("d", never, (), ("b", "c")),
+        PlannedCheck("e", lambda site: failed("broken e", "mend e")),
+        PlannedCheck("f", never, (), ("d", "e")),
     ]
     found = done(steps, tmp_path)
     assert [r.status for r in found.values()] == [
@@ -56,20 +65,20 @@ def test_what_stands_on_a_broken_rung_is_not_tried(tmp_path: Path) -> None:
     ],
 )
 def test_errors_of_a_check(error: Exception, status: str, words: str, tmp_path: Path) -> None:
-    def check(site: Site) -> Finding:
+    def check(site: CheckContext) -> CheckOutcome:
         raise error
 
-    found = done([Step("a", check)], tmp_path)["a"]
+    found = done([PlannedCheck("a", check)], tmp_path)["a"]
     assert found.status == status
     assert words in found.detail
 
 
 def test_a_check_that_hangs_is_given_up(tmp_path: Path) -> None:
-    def hangs(site: Site) -> Finding:
+    def hangs(site: CheckContext) -> CheckOutcome:
         time.sleep(1.0)
         return ok("too late")
 
-    steps = [Step("a", hangs, bound_s=0.05), Step("b", lambda site: ok("b"))]
+    steps = [PlannedCheck("a", hangs, bound_s=0.05), PlannedCheck("b", lambda site: ok("b"))]
     found = done(steps, tmp_path)
     assert found["a"].detail == "gave no answer within 0.05 s"
     assert found["b"].status == "ok"
@@ -77,7 +86,7 @@ def test_a_check_that_hangs_is_given_up(tmp_path: Path) -> None:
 
 def test_the_ladder_stands(tmp_path: Path) -> None:
     """Each rung stands on rungs before it, and no needed one on an optional one."""
-    known: dict[str, Step] = {}
+    known: dict[str, PlannedCheck] = {}
     for step in LADDER:
         assert step.name not in known
         assert set(step.stands_on) <= set(known)
@@ -153,7 +162,7 @@ def test_a_table_of_a_whole_machine(tmp_path: Path) -> None:
     assert "for cuda" in text
     broken = Rung(name="g++", needed=True, needed_by=("cpu",), status="failed", detail="\x1b[31mx")
     text = shown(Examination(cudaops_version="0", ready=False, rungs=(broken,)))
-    assert "Not ready: mend the needed rungs" in text
+    assert "Not ready: fix the required checks" in text
     assert "\x1b[31m" not in text
 
 

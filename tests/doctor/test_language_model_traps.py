@@ -179,7 +179,7 @@ def test_a_server_that_does_not_list_the_model(
 def test_an_openai_server_without_v1(tmp_path: Path) -> None:
     given = settings(tmp_path, model="openai:mine", model_url="http://h:8000")
     found = rungs(Recording(Response(404, "")), given)
-    assert found["model key"].detail.endswith("it is asked without a key")
+    assert found["model key"].detail.endswith("called without a key")
     assert found["model server"].remedy == "let CUDAOPS_MODEL_URL end in /v1"
 
 
@@ -199,7 +199,7 @@ def test_a_client_that_is_not_installed(tmp_path: Path) -> None:
 
 def test_a_name_that_is_no_models(tmp_path: Path) -> None:
     found = rungs(OtherMachine(), settings(tmp_path, model="mistral:x"))
-    assert "no model provider is called 'mistral'" in found["model"].detail
+    assert "unknown model provider 'mistral'" in found["model"].detail
     assert found["model"].remedy == "correct CUDAOPS_MODEL"
 
 

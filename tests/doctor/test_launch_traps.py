@@ -86,7 +86,7 @@ def test_events_that_stand_still(tmp_path: Path) -> None:
 
 
 def test_cupti_that_is_not_there(tmp_path: Path) -> None:
-    note = "kernel durations by CUPTI were not taken: it is not loaded here"
+    note = "no kernel durations by CUPTI: it is not loaded"
     machine = OtherMachine(replies=OtherRunner(cupti_us=(), notices=(note,)))
     found = rung(machine, tmp_path, "cupti")
     assert (found.status, found.needed_by) == ("missing", ())

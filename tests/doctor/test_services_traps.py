@@ -71,8 +71,8 @@ def test_where_the_key_came_from(tmp_path: Path) -> None:
     [
         (Response(401, ""), "refuses the key (HTTP 401)", "make a new key"),
         (Response(500, ""), "HTTP 500", "check the network"),
-        (Response(200, "<html>"), "something else than a list", "check the network"),
-        (Response(200, "{}"), "something else than a list", "check the network"),
+        (Response(200, "<html>"), "did not answer with a list", "check the network"),
+        (Response(200, "{}"), "did not answer with a list", "check the network"),
         (listing("a/b", RERANK_MODEL), "does not serve nvidia/llama-nemotron-embed", "update"),
     ],
 )
@@ -166,7 +166,7 @@ def test_a_real_endpoint_is_asked_and_answers(tmp_path: Path) -> None:
         assert "NVIDIA_API_KEY" in (refused.remedy or "")
 
 
-NO_WORKER = "no worker was seen in the last 30 s: jobs are taken and wait"
+NO_WORKER = "no worker was seen in the last 30 s: jobs are queued"
 
 
 @pytest.mark.parametrize(
@@ -175,11 +175,11 @@ NO_WORKER = "no worker was seen in the last 30 s: jobs are taken and wait"
         (Response(401, "{}"), Response(200, "{}"), "failed", "refuses the token", "CUDAOPS_TOKEN"),
         (
             Response(200, "<html>"), Response(200, "<html>"),
-            "failed", "no service of this cudaops", "CUDAOPS_SERVER",
+            "failed", "not a cudaops service", "CUDAOPS_SERVER",
         ),
         (
             Response(200, "[]"), Response(200, '{"workers": 1, "executors": [], "new": 1}'),
-            "failed", "no service of this cudaops", "same version",
+            "failed", "not a cudaops service", "same version",
         ),
         (
             Response(200, "[]"),

@@ -111,7 +111,7 @@ def opened(form: Form, executor: str, folder: Path, builds: Path) -> Workbench:
     options = RunOptions(
         source=str(source),
         working_folder=str(folder),
-        # Which of two kernels is the dearest is another one on a GPU.
+        # Which of two kernels is the hottest is another one on a GPU.
         kernel="rowsum" if SUMS_ROWS.search(form.text) else None,
         nvcc=form.said.get("nvcc"),
         argument_lines=(form.said["args"],) if "args" in form.said else (),

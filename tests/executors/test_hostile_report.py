@@ -129,7 +129,7 @@ def forge(tmp_path: Path) -> Program:
 
 
 def capture(cpu: CpuExecutor, program: Program, folder: Path, mode: str) -> CaptureOutcome:
-    """Behind a letter, since what an argument names is let through."""
+    """Behind a letter, since what an argument names is allowed."""
     executor = CpuExecutor("A10", cpu.cache, 2, folder / "author")
     argv = (mode, f"x{folder / 'secret'}")
     return executor.capture(program, None, argv, folder / "capture", 60.0)
@@ -178,7 +178,7 @@ def test_without_landlock_links_lead_nowhere(
     finally:
         enforce("auto")
     assert isinstance(outcome, Misbehaved), outcome
-    said = {"link": "is a link", "fifo": "is no plain file", "hard": "has a second name"}
+    said = {"link": "is a link", "fifo": "is not a regular file", "hard": "has a second name"}
     assert said.get(mode.removeprefix("own-"), "contents of the recorder's own") in outcome.message
     assert_not_shown(outcome, tmp_path)
 

@@ -1,4 +1,4 @@
-"""What each precision gives: products with rounded operands, held against double.
+"""What each precision gives: products with rounded operands, compared with double.
 
 `python tests/gates/precision_table.py` prints the table of docs/verification.md.
 """

@@ -1,4 +1,4 @@
-"""Distances between results, and which precision each bound lets through."""
+"""Distances between results, and which precision each bound allows."""
 
 from __future__ import annotations
 

@@ -43,11 +43,11 @@ OUTSIDE = "}} {}\nnamespace cudaops_candidate {{\n"
 OBJECTS = {
     "constructor": (
         "__device__ int made;\n__attribute__((constructor)) void f() { made = 1; }\n", "",
-        "run by themselves",
+        "of global constructors",
     ),
     "destructor": (
         "__device__ int made;\n__attribute__((destructor)) void f() { made = 1; }\n", "",
-        "run by themselves",
+        "of global constructors",
     ),
     "object": (
         "__device__ volatile int made; struct E { E() { made = 1; } }; static E e;\n", "",
@@ -155,7 +155,7 @@ def test_without_nvcc_its_words_are_looked_at(bench: Workbench, no_nvcc: None, c
     found = gate(bench, above, inside)
     assert (found.passed, found.quarantined) == (False, True), found.summary
     assert expected in found.summary
-    assert "no nvcc here" in found.summary
+    assert "nvcc is not installed" in found.summary
 
 
 def test_without_nvcc_a_passed_gate_says_what_was_not_looked_at(
@@ -163,7 +163,7 @@ def test_without_nvcc_a_passed_gate_says_what_was_not_looked_at(
 ) -> None:
     found = gate(bench)
     assert found.passed
-    assert "device code was not looked at" in found.summary
+    assert "PTX was not inspected" in found.summary
 
 
 @pytest.mark.nvcc

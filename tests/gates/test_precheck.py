@@ -74,7 +74,7 @@ def test_all_that_is_seen_of_a_good_one(look: Callable[[str], Precheck]) -> None
     (kernel,) = found.kernels
     assert kernel.startswith("fast: ")
     assert "registers a thread, no spills, 0 bytes of static shared memory" in kernel
-    assert found.message.endswith("applies where it is timed, right on the smallest workload")
+    assert found.message.endswith("applies to the timed launches, correct on the smallest workload")
     assert found.applies[0] == "w0: yes, fast grid (8,1,1), block (128,1,1)"
     assert "w1: yes, fast grid (2,1,1), block (128,1,1)" in found.applies
     assert "y" in found.results

@@ -1,4 +1,4 @@
-"""What is refused when nothing was allowed, and what each allowed precision lets through."""
+"""What is refused when nothing was allowed, and what each allowed precision allows."""
 
 from __future__ import annotations
 

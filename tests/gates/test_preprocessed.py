@@ -70,7 +70,7 @@ HIDDEN = {
     "marker": ('# 1 "cudaops_unit.cpp" 2\n__device__ int f() { return 1; }\n', "should"),
     "nvcc alone": (
         "#ifdef __CUDA_ARCH_LIST__\n__device__ int f() { return 1; }\n#endif\n",
-        "line 6: the text is another one for nvcc: `__device__` where g++ reads",
+        "line 6: the preprocessed text differs for nvcc: `__device__` where g++ reads",
     ),
     "a value of nvcc's": (
         "__device__ int f() { return __CUDACC_VER_BUILD__; }\n",
@@ -78,7 +78,7 @@ HIDDEN = {
     ),
     "checked build only": (
         "#ifdef __SANITIZE_THREAD__\n__device__ int f() { return 1; }\n#endif\n",
-        "another one in the build that is checked",
+        "the preprocessed text differs in the checked build",
     ),
 }
 

@@ -27,7 +27,7 @@ def bench(cpu_executor: CpuExecutor, tmp_path_factory: pytest.TempPathFactory) -
 def test_it_passes_where_it_is_allowed(bench: Workbench) -> None:
     gates = evaluate(bench, product(inside=ADDED), 0.001).gates
     assert all(gate.passed for gate in gates), [g.line for g in gates]
-    assert gates[0].summary.endswith("of PTX what is allowed")
+    assert gates[0].summary.endswith("allowed PTX only")
 
 
 def test_it_is_refused_where_nobody_allowed_it() -> None:

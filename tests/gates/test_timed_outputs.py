@@ -22,7 +22,7 @@ OTHER = np.linspace(-2, 3, COUNT, dtype=np.float32)
 
 
 class Scene(NamedTuple):
-    """Files of results, and the references they are held against."""
+    """Files of results, and the references they are compared with."""
 
     folder: Path
     oracle: Oracle
@@ -181,7 +181,7 @@ def test_too_little_looked_at_fails(scene: Scene) -> None:
     assert f"only {LEAST_SEEN - 1} of its timed results could be checked" in gate.summary
     gate = scene.gate(side((captured,)))
     assert not gate.passed
-    assert "no launch on other inputs stood between its samples" in gate.summary
+    assert "no launch on other inputs was mixed into its samples" in gate.summary
 
 
 def test_results_without_a_reference_or_a_buffer_fail(scene: Scene) -> None:

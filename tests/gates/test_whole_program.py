@@ -63,5 +63,5 @@ def test_the_error_that_a_program_prints_may_move_as_rounding_moves_it(
     bench = bench_of(CpuExecutor("A10", kernels), tmp_path / "damped.cu", tmp_path / "bench")
     gate, *_ = whole_program_gates(bench, rewrite_of(REWRITE.replace("SCALE", scale)))
     assert gate.passed is passes, gate.summary
-    said = "1 within what rounding alone makes" if passes else "where the author's program prints"
+    said = "1 differ by rounding alone" if passes else "where the author's program prints"
     assert said in gate.summary

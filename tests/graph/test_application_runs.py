@@ -13,7 +13,7 @@ from cudaops.domain.judgement import Gate
 from cudaops.domain.run import RunOptions
 from cudaops.executors.base import close_executor
 from cudaops.graph.resolve_options import place, run_options
-from cudaops.graph.services import make_executor, open_bench, settled
+from cudaops.graph.services import make_executor, open_bench, with_found_device
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.whole_program import whole_program_gates
 from cudaops.sandbox.workbench import Workbench
@@ -67,7 +67,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def bench(project: Path) -> Iterator[Workbench]:
     options = options_of(project, "run", f"./{APP}", "40", "24")
     executor = make_executor(options, load_settings())
-    yield open_bench(settled(options, executor), executor)
+    yield open_bench(with_found_device(options, executor), executor)
     close_executor(executor)
 
 
@@ -115,7 +115,7 @@ def test_a_rewrite_is_run_as_far_as_the_author_who_pauses(project: Path) -> None
     options = options.model_copy(update={"timeout_seconds": 10.0})
     executor = make_executor(options, load_settings())
     try:
-        bench = open_bench(settled(options, executor), executor)
+        bench = open_bench(with_found_device(options, executor), executor)
         (gate,) = gates_of(bench, ROWS)
     finally:
         close_executor(executor)

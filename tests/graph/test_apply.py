@@ -27,7 +27,7 @@ from cudaops.executors.base import close_executor
 from cudaops.graph.apply import Target, open_target, put_in, take_out
 from cudaops.graph.folder import taken_home, write_best
 from cudaops.graph.resolve_options import place, run_options
-from cudaops.graph.services import make_executor, open_bench, settled
+from cudaops.graph.services import make_executor, open_bench, with_found_device
 from cudaops.program.plans import make_rewrite
 from cudaops.reports import json as run_json
 from cudaops.settings import load_settings
@@ -126,7 +126,7 @@ def run_with(options: RunOptions, source: str) -> Path:
     """Captured as a run captures it, with a rewrite written by hand in its folder."""
     executor = make_executor(options, load_settings())
     try:
-        bench = open_bench(settled(options, executor), executor)
+        bench = open_bench(with_found_device(options, executor), executor)
         rewrite = bench.served_alone(make_rewrite(source, "user", "by hand", "for a test"))
         spliced = bench.spliced(rewrite)
         bench.save()
@@ -188,7 +188,7 @@ def test_a_rewrite_that_holds_is_kept(project: Callable[[Path], Made], tmp_path:
     one = project(tmp_path)
     code, said = apply(one.run, "--check")
     assert code == 0, said
-    assert said.splitlines()[-1].startswith("kept: it builds and "), said
+    assert said.splitlines()[-1].startswith("kept: it builds; "), said
     assert "printed number" in said
     assert "match" in said
     changed = {k for k, v in contents(one.project).items() if one.before.get(k) != v}
@@ -197,7 +197,7 @@ def test_a_rewrite_that_holds_is_kept(project: Callable[[Path], Made], tmp_path:
     assert (found["code"], found["times_decide"]) == ("kept", False)
     for side in ("before", "after"):
         assert len(found[side]["seconds"]) == 3  # type: ignore[index]
-    assert "times are the emulation's and decide nothing" in said
+    assert "emulated times decide nothing" in said
     assert apply(one.run, "--revert")[0] == 0
     assert contents(one.project) == one.before
 
@@ -224,7 +224,7 @@ def test_one_that_prints_something_else_is_taken_out(tmp_path: Path) -> None:
     assert (code, record_of(one.run)["code"]) == (1, "differs")
     assert "taken out: prints " in said, said
     assert contents(one.project) == one.before
-    with pytest.raises(InputError, match="is so already"):
+    with pytest.raises(InputError, match="is already as it was"):
         apply(one.run, "--revert")
 
 
@@ -243,7 +243,7 @@ def test_what_does_not_run_as_it_stands_changes_nothing(tmp_path: Path) -> None:
     one = filters(tmp_path)
     (one.project / "src" / "main.cpp").write_text("int main() { return missing; }\n", "utf-8")
     before = contents(one.project)
-    with pytest.raises(InputError, match=r"the program does not run as it stands: .*missing"):
+    with pytest.raises(InputError, match=r"the program fails without the rewrite: .*missing"):
         apply(one.run, "--check")
     assert contents(one.project) == before
     with pytest.raises(InputError, match="give one of them"):
@@ -305,7 +305,7 @@ def test_an_edit_since_is_nobodys_to_lose(single: Path, tmp_path: Path) -> None:
     put_in(target)
     edited = single.read_bytes() + b"// mine\r\n"
     single.write_bytes(edited)
-    with pytest.raises(InputError, match="is not as the run left it; nothing was changed"):
+    with pytest.raises(InputError, match="was changed since apply; nothing was changed"):
         take_out(target)
     assert single.read_bytes() == edited
 
@@ -334,9 +334,9 @@ def test_where_times_are_taken_they_decide(
     assert (found["code"], found["times_decide"], done) == (code, True, code == "slower"), said
     assert len(found["after"]["seconds"]) == 11  # type: ignore[index]
     if code == "slower":
-        assert "taken out: the whole job is slower: " in said
+        assert "taken out: the program is slower: " in said
         assert found["ratio_low"] > 1  # type: ignore[operator]
         assert contents(single.parent) == before
     else:
-        assert "the whole job is " in said
+        assert "the program is " in said
         assert contents(single.parent) != before

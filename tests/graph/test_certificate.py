@@ -75,8 +75,8 @@ def test_without_a_place_for_a_key_it_is_unsigned_and_says_why(tmp_path: Path) -
     run = certified_run(tmp_path / "run", tmp_path / "file" / "signing.key")
     envelope = open_envelope((run / "certificate.json").read_bytes(), "certificate")
     assert envelope.state == "unsigned"
-    assert "no key can be made" in envelope.why
+    assert "no key can be created" in envelope.why
     assert "the certificate is not signed" in (run / "run.json").read_text("utf-8")
     done = cudaops("certify", "check", run, key=tmp_path / "file" / "signing.key")
     assert done.returncode == 1
-    assert "signature: unsigned: no key can be made" in done.stdout
+    assert "signature: unsigned: no key can be created" in done.stdout

@@ -169,7 +169,7 @@ def test_a_memory_that_takes_nothing_costs_one_notice(
     (events,) = run.glob("confirmations/*/events.jsonl")
     (notice,) = [e.message for e in read_events(events) if e.kind == "notice"]
     assert str(tmp_path / "memory") in notice
-    assert "this result is not remembered" in notice
+    assert "this result is not stored" in notice
 
 
 def test_a_wrong_rewrite_signed_by_somebody_else_fails(

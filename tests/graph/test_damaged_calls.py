@@ -62,7 +62,7 @@ def test_damaged_calls_are_said_on_resuming(opened: tuple[RunOptions, Workbench]
     assert development.developer is not None
     assert notices == list(development.damaged)
     half, cut = notices
-    assert half.startswith("state/calls/.0003-coder.json.tmp: half-written; what it held is asked")
+    assert half.startswith("state/calls/.0003-coder.json.tmp: half-written; its calls are repeated")
     assert cut.startswith("state/calls/0002-coder.json: ")
 
 

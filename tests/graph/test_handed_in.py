@@ -89,7 +89,7 @@ def test_host_code_that_does_something_else_is_refused(bench: Workbench, tmp_pat
 def test_another_kernel_that_computes_the_same(bench: Workbench, tmp_path: Path) -> None:
     gate, line = looked_at(bench, tmp_path, ("y[i] > 100.0f", "!(y[i] <= 100.0f)"))
     assert gate.passed, gate.summary
-    assert line == "judged: added for doubled, marked for its results alone"
+    assert line == "judged: added for doubled, marked for its results only"
 
 
 def test_another_kernel_that_computes_something_else_is_refused(
@@ -99,7 +99,7 @@ def test_another_kernel_that_computes_something_else_is_refused(
     gate, line = looked_at(bench, tmp_path, ("y[i] > 100.0f", "y[i] > 101.0f"))
     assert not gate.passed
     assert not gate.quarantined
-    assert "in the place of `marked`: correctness_captured" in gate.summary
+    assert "instead of `marked`: correctness_captured" in gate.summary
     assert line == "judged: added for doubled; not judged: marked (changed)"
 
 
@@ -121,9 +121,7 @@ def test_kernels_that_were_put_together_are_no_rewrite_of_one(tmp_path: Path) ->
         ("doubled", "all_of_it"),
     )
     (tmp_path / "fused.cu").write_text(fused)
-    with pytest.raises(
-        InputError, match="launches `all_of_it` in the place of `doubled`, `marked`"
-    ):
+    with pytest.raises(InputError, match="launches `all_of_it` instead of `doubled`, `marked`"):
         replaced_by(tmp_path / "author.cu", tmp_path / "fused.cu")
 
 

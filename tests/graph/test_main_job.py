@@ -223,7 +223,7 @@ def test_verify_judges_the_kernel_that_a_program_replaces(tmp_path: Path) -> Non
     )
     (tmp_path / "base.cu").write_text(both)
     candidate.write_text(both.replace("*p = 0", "*p = 2").replace("*p = 1", "*p = 3"))
-    with pytest.raises(InputError, match="replaces `fourth`, `third`: say which is judged"):
+    with pytest.raises(InputError, match="replaces `fourth`, `third`: choose one"):
         verify_files(
             tmp_path / "base.cu",
             candidate,

@@ -110,6 +110,6 @@ def test_a_planner_asks_for_a_transformation_and_ends_the_run(tmp_path: Path, ni
     assert any(NOTHING in notice for notice in record.notices)
     assert [role_of(chat) for chat in nim.chats] == ["planner", "planner"]
     question = nim.chats[0].prompt
-    assert '"transformation": only where cudaops is to do it' in question
+    assert '"transformation": only to have cudaops apply it' in question
     assert "split_work" in question
     assert gain_sentence(record) == ""

@@ -262,8 +262,8 @@ def test_money_ends_within_one_question_of_a_fan_out(tmp_path: Path, nim: Nim) -
 def test_a_fan_out_that_is_killed_goes_on_where_it_was(tmp_path: Path, nim: Nim) -> None:
     source = program(tmp_path, ROTATED)
     # The coder's answer was heard and compiled before the kill, the fixer's was not.
-    mended = FOUR._replace(coder=BROKEN.coder, fixer=FOUR.coder)
-    dialogue = Dialogue((TWO, APART, mended))
+    fixed = FOUR._replace(coder=BROKEN.coder, fixer=FOUR.coder)
+    dialogue = Dialogue((TWO, APART, fixed))
     reached, killed = threading.Event(), threading.Event()
 
     def hold_one(asked: Asked) -> Reply:

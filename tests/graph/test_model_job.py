@@ -126,7 +126,7 @@ def test_what_was_judged_stands_in_the_next_questions(job: Job) -> None:
 
 
 def test_questions_say_what_decides(job: Job) -> None:
-    """Numbers that stand in a question, held against where they come from."""
+    """Numbers that stand in a question, compared with where they come from."""
     prompt = job.nim.chats[8].prompt
     slower, kept = job.record.attempts
     assert slower.baseline_us is not None

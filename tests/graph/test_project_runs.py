@@ -56,12 +56,12 @@ def test_improved_applied_and_reverted(project: Path, tmp_path: Path) -> None:
     subprocess.run(
         ["make", "CXX=nvcc"], cwd=patched, check=True, capture_output=True
     )  # by the real nvcc
-    with pytest.raises(InputError, match="is so already; nothing was changed"):
+    with pytest.raises(InputError, match="is already as it was; nothing was changed"):
         shell.invoke(app, ["apply", str(run)], catch_exceptions=False)
     shell.invoke(app, ["apply", str(run), "--revert"], catch_exceptions=False)
     assert contents(project) == before
     (project / "src" / "blur.cu").write_text("// edited since\n")
-    with pytest.raises(InputError, match="is not as the run found it; nothing was changed"):
+    with pytest.raises(InputError, match="was changed since the run; nothing was changed"):
         shell.invoke(app, ["apply", str(run)], catch_exceptions=False)
 
     checked = shell.invoke(app, ["certify", "check", str(run / "certificate.json")])
@@ -95,7 +95,10 @@ def test_a_build_whose_program_launches_nothing(project: Path, tmp_path: Path) -
     ("given", "says"),
     [
         ({"run_command": "./app"}, "these run on a GPU alone: --executor cuda"),
-        ({"build_command": "make", "run_command": "N=1 ./app"}, "begins with the program's path"),
+        (
+            {"build_command": "make", "run_command": "N=1 ./app"},
+            "must begin with the program's path",
+        ),
         ({"build_command": "make", "run_command": "./app '"}, "No closing quotation"),
         (
             {"build_command": "make", "run_command": "./app 5", "argv": ("6",)},

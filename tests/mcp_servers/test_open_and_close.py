@@ -240,7 +240,7 @@ def test_a_program_is_opened_for_another_device_than_the_server_was_started_for(
             other = await call(
                 client, "open_program", source=MM, device="H200", argument_lines=["judged: 1", "2"]
             )
-            with pytest.raises(ToolError, match="works for no other service"):
+            with pytest.raises(ToolError, match="forwards no jobs"):
                 await call(client, "open_program", source=MM, executor="remote")
             return first, other
 

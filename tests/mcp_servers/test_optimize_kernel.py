@@ -107,7 +107,9 @@ def test_a_host_that_refuses_is_said_and_recipes_go_on(server: FastMCP) -> None:
 
     told = asyncio.run(talk())
     assert told["attempts"][0]["proposer"].startswith("recipe:")
-    assert any("the host refused to ask its model: the user declined" in n for n in told["notices"])
+    assert any(
+        "the host refused to call its model: the user declined" in n for n in told["notices"]
+    )
 
 
 @pytest.mark.deep
@@ -178,7 +180,7 @@ def test_a_stranger_sends_the_server_nowhere_else(tmp_path: Path) -> None:
 
     async def talk(url: str) -> None:
         async with Client(url) as client:
-            with pytest.raises(ToolError, match="leave `executor` out"):
+            with pytest.raises(ToolError, match="omit `executor`"):
                 await client.call_tool("optimize_kernel", {"source": MM, "executor": "remote"})
 
     with over_http(server_of("all", pool, host)) as address:

@@ -96,7 +96,7 @@ def test_notes(memory: Memory) -> None:
     memory.note(KEY, " second\nin two lines\n")
     assert memory.recall(KEY).notes == "second\nin two lines\nfirst"
     for refused in ("", "  \n"):
-        with pytest.raises(InputError, match="a note needs words"):
+        with pytest.raises(InputError, match="a note needs text"):
             memory.note(KEY, refused)
     assert memory.forget_notes(KEY) == 2
     assert memory.recall(KEY).notes == ""
@@ -174,7 +174,7 @@ def test_another_programs_database_is_not_touched(memory: Memory) -> None:
     db.execute("CREATE TABLE mine (a)")
     db.commit()
     db.close()
-    assert "another program's database; move it away" in refused(memory)
+    assert "belongs to another program; move it away" in refused(memory)
 
 
 def test_a_later_versions_database_is_not_touched(memory: Memory) -> None:

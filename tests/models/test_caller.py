@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, BaseMessage
 
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.models.build import ModelAccess, Timeouts
-from cudaops.models.caller import CONTINUATIONS, OUTPUT_TOKENS, Answer, Caller
+from cudaops.models.caller import CONTINUATIONS, OUTPUT_TOKENS, Caller, ModelAnswer
 from cudaops.models.names import parse_model
 from cudaops.models.scripted import Scripted, ScriptedModel, ScriptedToolCall
 from cudaops.models.streaming import CONTINUE, MALFORMED
@@ -24,7 +24,7 @@ from tests.models.asked import DIALOGUE, LOOK, NAME, Waits, caller
 OK = Scripted("the answer", input_tokens=50, output_tokens=5)
 
 
-def ask(asks: Caller, **options: Any) -> Answer:
+def ask(asks: Caller, **options: Any) -> ModelAnswer:
     return asyncio.run(asks.ask("coder", DIALOGUE, scope="01", **options))
 
 
@@ -136,7 +136,7 @@ def test_a_model_that_only_thought_gets_twice_the_room() -> None:
     answer = ask(asks, max_output_tokens=100)
     assert answer.text == "the answer"
     assert [r.options["max_tokens"] for r in model.requests] == [100, 200]
-    assert "thinking alone used up 100 tokens" in (answer.call.problem or "")
+    assert "reasoning alone used up 100 tokens" in (answer.call.problem or "")
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,7 @@ def test_a_model_that_refuses_tools_is_asked_without_from_then_on() -> None:
     asks = Caller(model, NAME, ModelAccess(), backoff=Waits().backoff)
     first, second = ask(asks, tools=[LOOK]), ask(asks, tools=[LOOK])
     assert (first.call.tries, second.call.tries) == (2, 1)
-    assert "asked without tools" in (first.call.problem or "")
+    assert "called without tools" in (first.call.problem or "")
 
 
 def test_a_small_context_gets_a_smaller_limit() -> None:

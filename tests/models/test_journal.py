@@ -15,7 +15,7 @@ import pytest
 
 from cudaops.errors import ModelUnavailable, SandboxUnavailable
 from cudaops.models.budget import Budget
-from cudaops.models.caller import Answer, Caller
+from cudaops.models.caller import Caller, ModelAnswer
 from cudaops.models.journal import CallEntry, Journal, question_key
 from cudaops.models.scripted import Scripted, ScriptedToolCall
 from tests.models.asked import DIALOGUE, LOOK, caller
@@ -42,7 +42,7 @@ asyncio.run(main())
 """
 
 
-def ask(asks: Caller, scope: str = "01", **options: Any) -> Answer:
+def ask(asks: Caller, scope: str = "01", **options: Any) -> ModelAnswer:
     return asyncio.run(asks.ask("coder", DIALOGUE, scope=scope, **options))
 
 
@@ -176,7 +176,7 @@ def test_a_full_disk_is_this_machines_fault_and_leaves_nothing_half(tmp_path: Pa
         [sys.executable, "-c", FULL, str(tmp_path)],
         cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
-    assert f"cannot be kept in {tmp_path}: File too large; make room there" in done.stdout
+    assert f"cannot be kept in {tmp_path}: File too large; free space there" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["0001-coder.json"]
     journal = Journal(tmp_path)
     assert journal.damaged == ()

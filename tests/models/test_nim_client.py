@@ -15,7 +15,7 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 from cudaops.domain.model_use import ModelRole
 from cudaops.errors import ModelUnavailable
 from cudaops.models.build import ModelAccess, Timeouts, build_model
-from cudaops.models.caller import Answer, Caller
+from cudaops.models.caller import Caller, ModelAnswer
 from cudaops.models.failures import Backoff
 from cudaops.models.names import parse_model
 from cudaops.models.scripted import Scripted, ScriptedModel, ScriptedToolCall
@@ -77,7 +77,7 @@ class Session:
         messages: Sequence[BaseMessage] = PROMPT,
         role: ModelRole = "coder",
         tools: Sequence[dict[str, Any]] = (),
-    ) -> Answer:
+    ) -> ModelAnswer:
         return self.runner.run(self.caller.ask(role, messages, scope="01", tools=tools))
 
 

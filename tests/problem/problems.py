@@ -54,7 +54,7 @@ def options_of(folder: Path, script: str, source: str = SCALE_CU) -> RunOptions:
 
 
 def bench_of(folder: Path, cache: Path, script: str, source: str = SCALE_CU) -> Workbench:
-    """The open problem, its author's kernels held against the reference."""
+    """The open problem, its author's kernels compared with the reference."""
     options = options_of(folder, script, source)
     executor = CpuExecutor("A10", cache, workers=2, program_folder=options.program_folder)
     return open_bench(options, executor)

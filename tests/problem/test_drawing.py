@@ -199,7 +199,7 @@ def test_what_it_writes_elsewhere_of_its_draws_is_not_believed(tmp_path: Path) -
         "import sys, pathlib; pathlib.Path(sys.argv[2], '0/inputs/x.bin').write_bytes(b''); "
         "return x *",
     )
-    with pytest.raises(InputError, match="changed what was written of its draws"):
+    with pytest.raises(InputError, match="changed its recorded inputs"):
         drawn(tmp_path, script)
 
 
@@ -210,14 +210,14 @@ def test_secret_draws_are_of_the_file_that_the_run_found(tmp_path: Path) -> None
     assert len(contents) == 1 + len(further_seeds(5))
     assert FIRST_SEED not in further_seeds(5) != further_seeds(6)
     Path(problem.script).write_text(SCALE.replace("2.5", "3.5"), "utf-8")
-    with pytest.raises(InputError, match="is not as the run found it"):
+    with pytest.raises(InputError, match="was changed since the run"):
         draws_of(problem, 5, tmp_path / "other", 30.0, ())
 
 
 @pytest.mark.parametrize(
     ("named", "told"),
     [
-        ("/bin/ls", "does not answer as Python does; name the interpreter itself"),
+        ("/bin/ls", "is not a Python interpreter; name the interpreter itself"),
         ("no-such-python", "no such program"),
     ],
 )

@@ -124,9 +124,9 @@ def test_a_template_deduces_its_types(tmp_path: Path) -> None:
         ("@launch k grid=(n/0) block=(1) args=(x, out, n)", "k.cu:1:21: division by zero"),
         ("@launch k grid=(1) block=(4096) args=(x, out, n)", "it must be 1 to 1024"),
         ("@launch k grid=(x) block=(1) args=(x, out, n)", "is a pointer or a structure"),
-        ("@launch k grid=(1) block=(1) args=(out, x, n)", "no launch is given the output `out`"),
+        ("@launch k grid=(1) block=(1) args=(out, x, n)", "no launch takes the output `out`"),
         ("@launch k grid=(1) block=(1) args=(labels, out, n)", "`labels` holds long long in the"),
-        ("@launch k grid=(1) block=(1) args=(x, out, x)", "is given the array `x`"),
+        ("@launch k grid=(1) block=(1) args=(x, out, x)", "but gets the array `x`"),
         ("@requires n > 3", "no `// @launch"),
     ],
 )
@@ -160,7 +160,7 @@ def test_an_instance_that_is_opted_in_is_named(tmp_path: Path) -> None:
 
 def test_names_that_cannot_be_used(tmp_path: Path) -> None:
     twice = problem(OUT, arrays=(X, X))
-    with pytest.raises(InputError, match="two values that are called `x`"):
+    with pytest.raises(InputError, match="two values named `x`"):
         made(tmp_path, SCALE_CU, twice)
     word = X.model_copy(update={"name": "this"})
     with pytest.raises(InputError, match="`this` means something else in CUDA"):

@@ -1,4 +1,4 @@
-"""The author's kernels and a rewrite, held against the reference in Python."""
+"""The author's kernels and a rewrite, compared with the reference in Python."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_it_is_confirmed_elsewhere(improved: RunRecord, problem: Path) -> None:
     text = script.read_text("utf-8")
     script.write_text(text + "\n# edited\n", "utf-8")
     try:
-        with pytest.raises(InputError, match="is not as the run found it"):
+        with pytest.raises(InputError, match="was changed since the run"):
             shell("confirm", copy, "--executor", "cpu")
     finally:
         script.write_text(text, "utf-8")

@@ -356,7 +356,7 @@ REFUSED = {
         None,
         "it launches by `cuLaunchKernel`, which is not seen",
     ),
-    "nothing": ("int main() {}\n", None, "it launches nothing in the place of `sum`"),
+    "nothing": ("int main() {}\n", None, "it launches nothing instead of `sum`"),
     "not finite": (
         fast(TAKES_BOTH + ", float least", "d_x, d_out, -INFINITY"),
         launch("fast", [*POINTERS, number("least", float("-inf"))], [X, OUT], read_only=["x"]),

@@ -9,7 +9,7 @@ from cudaops.program.lexing import apply_edits, byte_text
 from cudaops.program.outline import outline
 
 
-def mended(text: str) -> str:
+def fixed(text: str) -> str:
     facts = outline(byte_text(text))
     return apply_edits(facts.lexed.text, list(lenient_edits(facts)))
 
@@ -29,7 +29,7 @@ def mended(text: str) -> str:
     ],
 )  # fmt: skip
 def test_it_is_mended(written: str, given: str) -> None:
-    assert mended(written) == given
+    assert fixed(written) == given
 
 
 @pytest.mark.parametrize(
@@ -53,4 +53,4 @@ def test_it_is_mended(written: str, given: str) -> None:
     ],
 )
 def test_it_stays(text: str) -> None:
-    assert mended(text) == text
+    assert fixed(text) == text

@@ -308,7 +308,10 @@ def _write(folder: Path, data: bytes) -> Path:
         (b"", "is empty"),
         (b"  \n", "is empty"),
         (b"\x7fELF\0\0", "is a binary file"),
-        (b"int main() { return 0; }", "no CUDA in it (no `__global__`, no `<<<`); nothing of it"),
+        (
+            b"int main() { return 0; }",
+            "no CUDA code in it (no `__global__`, no `<<<`); there is nothing to optimize",
+        ),
         (b"__global__ void k(); int main() {}", "no kernel in it"),
         (b"__global__ void k() {} int main() {}", "no kernel is launched"),
         (

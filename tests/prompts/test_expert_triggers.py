@@ -32,9 +32,9 @@ from cudaops.timemodel.sm_simulation import Costs
 from cudaops.timemodel.timing import Modelled, estimate, modelled_metrics
 from cudaops.timemodel.work import (
     KernelWork,
+    MemorySite,
     Mix,
     Phase,
-    Site,
     Step,
     Stretch,
     ThreadCounts,
@@ -219,8 +219,12 @@ def test_the_captured_tiled_product() -> None:
 def test_a_modelled_stream() -> None:
     """c[i] = a[i] + b[i] on the time model: DRAM is full and nothing is read twice."""
     moved = 65536 * 1024.0
-    load = Site("global", False, False, "k.cu", 1, 4, 16, 16, 256, 1.0, 1.0, 4.0, useful_bytes=128)
-    store = Site("global", True, False, "k.cu", 1, 4, 8, 8, 256, 1.0, 1.0, 4.0, useful_bytes=128)
+    load = MemorySite(
+        "global", False, False, "k.cu", 1, 4, 16, 16, 256, 1.0, 1.0, 4.0, useful_bytes=128
+    )
+    store = MemorySite(
+        "global", True, False, "k.cu", 1, 4, 8, 8, 256, 1.0, 1.0, 4.0, useful_bytes=128
+    )
     step = Step((Use(0, 2.0),), Mix(3, fp32=1, alu=2), (Use(1, 1.0),), needs=(1,))
     work = KernelWork(
         65536, 256, 32, 0, 0, (Phase((Stretch((step,), 1.0),), 1.0, False),), (load, store),

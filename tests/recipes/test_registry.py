@@ -137,7 +137,7 @@ def test_refusal_joins_the_recipe_and_the_plan(
     assert "divide" in str(refusal(matmul.tuned_with({"CUDAOPS_BK": 4}), kernel, (reached,)))
     matmul = matmul.tuned_with(dict(zip(NAMES, (128, 64, 16, 8, 8, 2), strict=True)))
     uneven = matmul.tuned_with({"CUDAOPS_BK": 8, "CUDAOPS_GROUPS": 4})
-    assert "do not share out" in str(refusal(uneven, kernel, (reached,)))
+    assert "do not divide" in str(refusal(uneven, kernel, (reached,)))
     spilling = matmul.tuned_with({"CUDAOPS_BM": 128, "CUDAOPS_BN": 128})
     assert "registers" in str(refusal(spilling, kernel, (reached,)))
     apart = matmul.tuned_with({"CUDAOPS_BN": 32})

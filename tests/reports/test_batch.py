@@ -62,7 +62,7 @@ def test_rows_are_counted_by_what_came_of_them() -> None:
     assert found.counts == {"provisional": 2, "accepted": 1, "running": 1}
     assert not found.ended
     assert "4 programs: 2 provisional, 1 accepted, 1 running" in printed(found)
-    assert "Not all have ended" in html.batch_document(found)
+    assert "Some programs are still running" in html.batch_document(found)
     failed = BatchRow(program="c.cu", status="ended", outcome="failed", reason="no space")
     assert (batch(failed, MODELLED).broken, batch(failed).ended) == (1, True)
 

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from cudaops.domain.run import RunRecord
-from cudaops.graph.record import approximate_cost
+from cudaops.graph.record import with_summary
 from cudaops.reports import markdown
 from cudaops.reports.costs import cost_sentence
+from cudaops.reports.json import dumps, loads
 from tests.reports import recordings, records
+
+RECORDED = Path(__file__).parents[2] / "examples" / "recorded" / "h200_naive_matmul"
 
 
 def priced(record: RunRecord, gpu_usd_per_hour: float | None) -> RunRecord:
-    cost = approximate_cost(record, gpu_usd_per_hour)
-    return record.model_copy(update={"cost_usd_approx": cost})
+    return with_summary(record, gpu_usd_per_hour)
 
 
 def on_gpu(**changes: object) -> RunRecord:
@@ -32,9 +35,29 @@ def test_a_run_on_a_gpu_costs_its_time() -> None:
     assert cost.model_tokens is None
     assert cost.per_accepted_percent == pytest.approx(42.1 / 3600 * 4 / 456.1)
     assert cost_sentence(record) == (
-        "Approximate cost: GPU $0.0468 (42.1 s at $4.00 an hour); "
+        "Approximate cost: GPU $0.0468 (42.1 s at $4.00 per hour); "
         "$0.0001 per accepted percent of speedup."
     )
+
+
+def test_the_record_has_the_write_ups_fields_by_name() -> None:
+    run = loads((RECORDED / "run.json").read_text("utf-8"), "run.json")
+    raw = json.loads(dumps(with_summary(run, 2.5)))["raw"]
+    assert list(raw) == [
+        "date", "gpu", "provider", "kernel", "profile", "verify", "loop_time_seconds",
+        "cost_usd_approx",
+    ]  # fmt: skip
+    assert (raw["gpu"], raw["kernel"]) == ("H200 (sm_90)", "naive_matmul")
+    assert {name: value for name, value in raw["profile"].items() if name != "verdict"} == {
+        "sm_throughput_pct": pytest.approx(61.71, abs=0.01),
+        "l1_throughput_pct": pytest.approx(96.23, abs=0.01),
+        "dram_throughput_pct": pytest.approx(0.0128, abs=0.0001),
+        "l1_hit_rate_pct": pytest.approx(87.50, abs=0.01),
+        "achieved_occupancy_pct": pytest.approx(91.61, abs=0.01),
+        "metrics_parsed": 87,
+    }
+    assert raw["verify"].items() <= run.verify.model_dump(mode="json").items()
+    assert raw["cost_usd_approx"]["gpu"] == pytest.approx(run.loop_time_seconds / 3600 * 2.5)
 
 
 def test_gpu_and_tokens_add_up_and_a_missing_price_is_no_zero() -> None:
@@ -43,7 +66,7 @@ def test_gpu_and_tokens_add_up_and_a_missing_price_is_no_zero() -> None:
     assert both.cost_usd_approx is not None
     assert both.cost_usd_approx.total == pytest.approx(42.1 / 3600 * 4 + (use.cost_usd or 0))
     said = cost_sentence(both) or ""
-    assert said.startswith("Approximate cost $0.0527: GPU $0.0468 (42.1 s at $4.00 an hour), ")
+    assert said.startswith("Approximate cost $0.0527: GPU $0.0468 (42.1 s at $4.00 per hour), ")
     assert "model tokens $0.006 (the prompt cache saved $0.0021); $0.0001 per acc" in said
     half = priced(on_gpu(model=use), None)
     assert half.cost_usd_approx is not None
@@ -67,7 +90,7 @@ def test_a_modelled_speedup_has_no_cost_a_percent() -> None:
 
 
 def test_what_costs_nothing_or_has_no_price_is_not_spoken_of() -> None:
-    assert approximate_cost(records.provisional(), 4.0) is None
+    assert priced(records.provisional(), 4.0).cost_usd_approx is None
     unpriced = priced(on_gpu(), None)
     assert unpriced.cost_usd_approx is not None
     assert cost_sentence(unpriced) is None

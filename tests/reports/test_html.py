@@ -189,7 +189,7 @@ def test_what_was_not_counted_is_said_and_not_drawn() -> None:
         update={"baseline": profile.baseline.model_copy(update={"device": "Z9"})}
     )
     found = roofline.view(record.model_copy(update={"profile": elsewhere}))
-    assert any("Z9 is in no table here" in line for line in found.missing)
+    assert any("Z9 is not in the device table" in line for line in found.missing)
 
 
 def test_candidates_stand_in_order_with_their_trials() -> None:

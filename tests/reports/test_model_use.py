@@ -28,8 +28,8 @@ def test_reports_say_what_the_model_took(render: object) -> None:
     for wanted in (
         "Language model",
         f"{recordings.MODEL}: 2 calls, 13,624 tokens in (5,900 cached), 1,302 out, $0.006, 14.2 s",
-        "Price of a million tokens: $0.40 in, $0.40 out (set by the user, 2026-11-20)",
-        "Recipes proposed in its place: --max-cost 0.01 is spent",
+        "Price per million tokens: $0.40 in, $0.40 out (set by the user, 2026-11-20)",
+        "Recipes proposed instead: --max-cost 0.01 is spent",
         "planner",
         "family tiling",
     ):

@@ -18,7 +18,7 @@ from rich.console import Console
 from cudaops.domain.run import Event
 from cudaops.errors import InputError
 from cudaops.reports.recording import Recording, read_recording
-from cudaops.reports.replay import Step, json_line, of_iteration, paced, show, steps_of
+from cudaops.reports.replay import ReplayStep, json_line, of_iteration, paced, show, steps_of
 from cudaops.reports.terminal import Progress
 from tests.lanes import examples
 from tests.reports import recordings
@@ -77,7 +77,7 @@ def test_everything_of_a_candidate_is_shown(finished: Recording) -> None:
         "candidate_rel_l2 1.200e-07", "speedup: 1.01 < 1.2", "larger tiles help",
         "What it changes", "-slow();", "PROVISIONAL", "Language model",
         "13,624 tokens in (5,900 cached), 1,302 out, $0.006, 14.2 s", "$0.40 in",
-        "Recipes proposed in its place: --max-cost 0.01 is spent", "no price known",
+        "Recipes proposed instead: --max-cost 0.01 is spent", "no price known",
     ):  # fmt: skip
         assert wanted in text, wanted
     assert "+   fast();" in shown(finished)
@@ -132,7 +132,7 @@ def test_pace_is_the_recorded_one_divided_by_speed(finished: Recording) -> None:
     assert len(list(paced(of_iteration(steps, 2), 1.0, waits.append))) == 7
     assert sum(waits) == pytest.approx(5.0), "the way to the second candidate alone"
     assert list(paced(steps, None, waits.append)) == steps
-    far = [Step("event", 0.0, 1, None), Step("event", 1e12, 1, None)]  # type: ignore[arg-type]
+    far = [ReplayStep("event", 0.0, 1, None), ReplayStep("event", 1e12, 1, None)]  # type: ignore[arg-type]
     waits.clear()
     list(paced(far, 1e-300, waits.append))
     assert waits == [3600.0], "a clock that was set forward stops nobody"

@@ -207,7 +207,7 @@ def test_memory_that_is_set_to_what_nobody_knows(bench: Workbench, tmp_path: Pat
 def test_nothing_in_the_place_of_the_kernel(bench: Workbench, tmp_path: Path) -> None:
     edit = ("    row_sums<<<(rows", "    if (rows < 0) row_sums<<<(rows")
     idle = changed(tmp_path, "rows.cu", edit)
-    with pytest.raises(InputError, match="launches nothing in the place of `row_sums`"):
+    with pytest.raises(InputError, match="launches nothing instead of `row_sums`"):
         read_candidate(bench, idle)
 
 

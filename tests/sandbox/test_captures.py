@@ -344,4 +344,4 @@ def test_which_executor_knows_a_name_of_a_library(
             sm_arch="sm_90", timeout_s=60.0,
         )  # fmt: skip
     assert said in str(refused.value)
-    assert "fault of cudaops" not in str(refused.value)
+    assert "bug of cudaops" not in str(refused.value)

@@ -12,7 +12,7 @@ from cudaops.domain.options import program_run
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
 from cudaops.sandbox import captures
-from cudaops.sandbox.hottest_kernel import MOST, Dearest, rivals
+from cudaops.sandbox.hottest_kernel import MOST, HottestKernel, contenders
 from cudaops.sandbox.workbench import Workbench, open_workbench
 
 PROGRAM = Path(__file__).parents[1] / "data" / "sizes" / "two_kernels.cu"
@@ -55,7 +55,9 @@ def test_what_was_named_or_is_timed_stays(
 def test_a_rival_that_cannot_be_captured_refuses_nothing(
     tmp_path: Path, kernels: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(captures, "dearest_by_model", lambda *_: Dearest("none", "none it is"))
+    monkeypatch.setattr(
+        captures, "hottest_by_model", lambda *_: HottestKernel("none", "none it is")
+    )
     bench = opened(tmp_path, kernels, "512 1")
     assert bench.kernel.name == "folded"
     assert not bench.captured.notices
@@ -89,8 +91,8 @@ def test_rivals_take_a_part_of_the_time(tmp_path: Path) -> None:
     launched = "".join(f"k{n}<<<1, 1>>>(); " for n in range(6))
     source.write_text(f"{named}int main() {{ {launched} }}\n")
     program = load_program(source)
-    assert rivals(program, counted(1.0, 0.9, 0.04, 0.06)) == ["k1", "k3"]
-    assert len(rivals(program, counted(1.0, 0.9, 0.8, 0.7, 0.6))) == MOST
-    assert rivals(program, counted(1.0, 0.9, timed=1)) == []
-    assert rivals(program, counted(1.0)) == []
-    assert rivals(program, counted(*[1.0] * 9))[-1] != "k8"
+    assert contenders(program, counted(1.0, 0.9, 0.04, 0.06)) == ["k1", "k3"]
+    assert len(contenders(program, counted(1.0, 0.9, 0.8, 0.7, 0.6))) == MOST
+    assert contenders(program, counted(1.0, 0.9, timed=1)) == []
+    assert contenders(program, counted(1.0)) == []
+    assert contenders(program, counted(*[1.0] * 9))[-1] != "k8"

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from cudaops.service.attempt import Attempt, Place
+from cudaops.service.attempt import Attempt, WorkerSetup
 from cudaops.service.job_folder import JobFolder
 from cudaops.service.job_process import descendants
 from cudaops.service.records import JobRequest, ProgramRequest, RunRequest
@@ -45,7 +45,7 @@ def attempt(
     async def still_works() -> bool:
         return True
 
-    place = Place(
+    place = WorkerSetup(
         load_settings(folder), JobFolder(folder / str(claimed.job.id)), ("cpu",),
         stop or asyncio.Event(), still_works, lease_s, limit_s,
     )  # fmt: skip
@@ -211,7 +211,7 @@ async def test_a_worker_that_stops_gives_its_job_back(store: Store, folder: Path
 @pytest.mark.parametrize(
     ("request_", "detail"),
     [
-        (RunRequest(source="int main() {}", executor="cpu"), "no CUDA in it"),
+        (RunRequest(source="int main() {}", executor="cpu"), "no CUDA code in it"),
         (
             RunRequest(source=f'#include "../../x.h"\n{ENDLESS}', executor="cpu"),
             "leaves the folder",

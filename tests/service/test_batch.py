@@ -28,7 +28,7 @@ from cudaops.cli.boundary import (
 )
 from cudaops.domain.batch import Batch
 from cudaops.domain.run import RunRecord
-from cudaops.service.batch import PAGE, RECORD, STATE, Item, State
+from cudaops.service.batch import PAGE, RECORD, STATE, BatchItem, State
 from cudaops.service.records import BATCH_EXAMPLE, MAX_PROGRAMS, OptimizeRequest, Problem
 from tests.service.api_server import SOURCE, Api, open_to_all, running
 from tests.service.remote_service import RemoteService, wait_for
@@ -102,7 +102,7 @@ def done(folder: Path, *arguments: str, **environment: str) -> tuple[int, str, s
     return process.returncode, out, err
 
 
-def items_in(out: Path) -> tuple[Item, ...]:
+def items_in(out: Path) -> tuple[BatchItem, ...]:
     """How far each program has come; empty before the batch has begun."""
     path = out / STATE
     return State.model_validate_json(path.read_text()).items if path.exists() else ()
@@ -265,7 +265,7 @@ def test_a_list_at_a_running_service(
     assert {each.budget_minutes for each in (first, second, third)} == {0.0}
     code, _, said = done(tmp_path, *command[:-3])
     assert code == EXIT_INPUT
-    assert f"was begun at {remote_service.address}" in said
+    assert f"was started at {remote_service.address}" in said
 
 
 @pytest.mark.deep
@@ -286,7 +286,7 @@ def test_ctrl_c_leaves_the_jobs_to_a_service_and_the_same_command_goes_on(
     first.send_signal(signal.SIGINT)
     _, said = first.communicate(timeout=60)
     assert first.returncode == EXIT_INTERRUPTED, said
-    assert "the service works on meanwhile" in said
+    assert "the service continues" in said
     code, _, said = done(tmp_path, *command)
     assert code == EXIT_FOUND, said
     batch = record_in(tmp_path / "out")
@@ -306,10 +306,13 @@ def test_ctrl_c_leaves_the_jobs_to_a_service_and_the_same_command_goes_on(
         (("flag.txt",), "flag.txt:2: No such option: --kernal"),
         (("bound.txt",), "bound.txt:1: "),
         (("json.txt",), "json.txt:1: it is not JSON"),
-        (("unnamed.txt",), "unnamed.txt:1: `program` should be there"),
+        (("unnamed.txt",), "unnamed.txt:1: `program` is missing"),
         (("unknown.txt",), "unknown.txt:1: kernal: Unexpected keyword argument"),
         (("programs", "--executor", "remote"), "name it with --server"),
-        (("programs", "--jobs", "2", "--server", "http://127.0.0.1:9"), "--jobs is for a service"),
+        (
+            ("programs", "--jobs", "2", "--server", "http://127.0.0.1:9"),
+            "--jobs is for the temporary service",
+        ),
         (("programs", "--timeout", "601"), "timeout_seconds"),
         (("programs", "--device", "A11"), "unknown device 'A11'"),
         (("programs", "--out", "programs"), "is not empty and holds no batch"),
@@ -347,8 +350,8 @@ def test_nobody_at_the_address_is_an_environment_and_nothing_is_lost(
     (tmp_path / "out" / "state" / ".lock").touch()
     code, _, said = done(tmp_path, *command)
     assert code == EXIT_ENVIRONMENT
-    assert "gives no good answer" in said
-    assert "the same command goes on" in said
+    assert "does not answer correctly" in said
+    assert "the same command continues" in said
     assert not any(item.job or item.row for item in items_in(tmp_path / "out"))
 
 
@@ -415,7 +418,7 @@ def test_rows_and_counts_follow_the_jobs(api: Api) -> None:
     assert "a worker" in batch.rows[4].reason
     page = api.http.get(f"/batches/{batch.id}/report")
     assert f'href="/jobs/{jobs[0]}/report"' in page.text
-    assert "Not all have ended" in page.text
+    assert "Some programs are still running" in page.text
     assert "sandbox" in page.headers["content-security-policy"]
     api.ask(lambda store: store.forget(0))
     assert seen(api, batch.id).counts == {"queued": 1}, "jobs that are forgotten are in no batch"

@@ -176,7 +176,7 @@ def _all_of_it_is_there(address: str, page: Page) -> None:
     assert job["status"] == "succeeded"
     assert job["outcome"] == "provisional", job["result"]["reason"]
     headings = page.locator("h2").all_inner_texts()
-    for section in ("Agents", "What limits it", "Candidates", "Gates as they came", "Files", "Log"):
+    for section in ("Agents", "What limits it", "Candidates", "Gates in order", "Files", "Log"):
         assert section in headings
     assert page.locator(".r-report svg").count() > 0
     assert page.locator("[style]").count() == 0

@@ -224,7 +224,7 @@ def test_what_is_wrong_with_the_program_is_said_as_here(
     ("words", "said"),
     [
         (("run", "m.cu", "--model", "scripted:x"), "--model names a model of this machine"),
-        (("run", "m.cu", "--review"), "--review asks a person"),
+        (("run", "m.cu", "--review"), "--review needs a terminal"),
         (("run", "m.cu", "--clock-control", "base"), "--clock-control is for the GPU"),
         (("run", "m.cu", "--timeout", "601"), "timeout_seconds"),
         (("run", "m.cu", "--", "/etc/passwd"), "outside of the program's folder"),
@@ -254,6 +254,6 @@ def test_no_address_and_nobody_there(tmp_path: Path) -> None:
     assert "set CUDAOPS_SERVER to its address" in err
     code, _, err = done("http://127.0.0.1:9", tmp_path, *command)
     assert code == EXIT_ENVIRONMENT
-    assert "gives no good answer" in err
+    assert "does not answer correctly" in err
     assert "cudaops serve" in err
     assert not (tmp_path / "runs").exists()

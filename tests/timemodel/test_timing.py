@@ -1,4 +1,4 @@
-"""The time model on hand-made kernels whose time can be worked out on paper."""
+"""The time model on hand-made kernels whose time can be computed on paper."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from cudaops.timemodel.sm_simulation import Costs
 from cudaops.timemodel.timing import Estimate, Modelled, estimate, modelled_metrics
 from cudaops.timemodel.work import (
     KernelWork,
+    MemorySite,
     Mix,
     Phase,
-    Site,
     Step,
     Stretch,
     ThreadCounts,
@@ -28,18 +28,18 @@ from cudaops.timemodel.work import (
 )
 
 H200, A10 = DEVICES["H200"], DEVICES["A10"]
-GLOBAL_LOAD = Site(
+GLOBAL_LOAD = MemorySite(
     "global", False, False, "k.cu", 1, 4, 8, 8, 256, 1.0, 1.0, 4.0, useful_bytes=128.0
 )
-GLOBAL_STORE = Site(
+GLOBAL_STORE = MemorySite(
     "global", True, False, "k.cu", 1, 4, 8, 8, 256, 1.0, 1.0, 4.0, useful_bytes=128.0
 )
-SHARED_LOAD = Site("shared", False, False, "k.cu", 2, 4, 8, 8, 256, 1.0, 1.0)
+SHARED_LOAD = MemorySite("shared", False, False, "k.cu", 2, 4, 8, 8, 256, 1.0, 1.0)
 IN_L2 = Traffic(1e6, 1e6, 0.0, True)
 
 
 def kernel(
-    phases: Sequence[Phase], sites: Sequence[Site], *, blocks: int, threads: int = 256,
+    phases: Sequence[Phase], sites: Sequence[MemorySite], *, blocks: int, threads: int = 256,
     registers: int = 32, traffic: Traffic = IN_L2, smem: int = 0, hottest_atomic: float = 0.0,
 ) -> KernelWork:  # fmt: skip
     return KernelWork(

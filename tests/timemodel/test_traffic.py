@@ -7,7 +7,7 @@ import pytest
 from cudaops.cuda.devices import DEVICES
 from cudaops.domain.base import Dim3
 from cudaops.timemodel.trace import BlockFootprint, Trace, traffic
-from cudaops.timemodel.work import Site
+from cudaops.timemodel.work import MemorySite
 
 SECTORS = 8192
 """That each block reads, 256 KB: a wave of 792 blocks reads five times what L2 keeps."""
@@ -18,7 +18,7 @@ BYTES = 792 * SECTORS * 32
 @pytest.mark.parametrize("grid", [Dim3(x=3168), Dim3(x=16, z=198), Dim3(x=4, y=4, z=198)], ids=str)
 def test_layers_of_one_wave_are_read_again_by_the_next(grid: Dim3) -> None:
     block = BlockFootprint(0, {0: SECTORS}, {}, {}, SECTORS, counted=True)
-    loads = Site(
+    loads = MemorySite(
         "global", False, False, "k.cu", 1, 4, SECTORS, SECTORS, SECTORS, 1.0, 1.0, sectors=1.0
     )
     trace = Trace((1 << 20,), (), (block,), ())

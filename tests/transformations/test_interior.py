@@ -123,7 +123,7 @@ LOOPS = {
     "two sides": "for (int k = 0; k < 3; k++) if (i + k < n) s += a[i]; else s -= 1;",
     "never": "for (int k = 0; k < 3; k++) if (k > 1) s += a[i];",
     "no loop's": "for (int k = 0; k < 3; k++) if (i < n) s += a[i];",
-    "an index that was mended": "for (int k = 0; k < 3; k++) { int j = i + k; j = b[j % 8]; "
+    "an index that was fixed": "for (int k = 0; k < 3; k++) { int j = i + k; j = b[j % 8]; "
                                 "if (j < n) s += a[j % 8]; }",
     "a side effect": "for (int k = 0; k < 3; k++) if (i + k < n++) s += a[i];",
 }  # fmt: skip

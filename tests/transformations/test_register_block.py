@@ -157,7 +157,7 @@ def test_channels_share_a_window(case: Callable[..., Case]) -> None:
     assert "int oh = thread / OW % OH;" in draft.text
     assert draft.text.count("for (int c = 0") == 1
     assert draft.text.count("if (") == 1
-    assert draft.steps[-1].says == "A thread does 4 outputs along m."
+    assert draft.steps[-1].says == "A thread computes 4 outputs along m."
 
 
 def test_what_does_not_divide_is_guarded(case: Callable[..., Case]) -> None:

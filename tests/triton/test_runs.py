@@ -34,7 +34,7 @@ def test_right_rewrites_match_and_have_no_time(name: str, tmp_path: Path) -> Non
     record = judged(name, tmp_path / "run")
     assert record.verify.correctness == "match", record.reason
     assert record.outcome == "nothing_found"
-    assert record.reason.endswith("no time was taken")
+    assert record.reason.endswith("no time was measured")
     assert record.verify.speedup is None
     gates = {gate.name: gate for gate in record.verify.gates}
     assert "sets of inputs match" in gates["correctness_perturbed"].summary
@@ -101,7 +101,7 @@ def test_bad_input_gets_one_line(tmp_path: Path) -> None:
     assert "for CUDA C++" in refused(tmp_path, text, nvcc="-O3")
     assert "does not run your Python" in refused(tmp_path, text, executor="remote")
     cuda = {"executor": "cuda", "review": lambda _: True}
-    assert "--review is not there" in refused(tmp_path, text, **cuda)
+    assert "--review is not supported" in refused(tmp_path, text, **cuda)
 
 
 def test_a_rewrite_of_another_kernel_is_refused(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_text_beyond_ascii_keeps_its_places() -> None:
 @pytest.mark.parametrize(
     ("launching", "why"),
     [
-        ("k[(9,)](x, n, BLOCK=triton.next_power_of_2(n))", "is no integer"),
+        ("k[(9,)](x, n, BLOCK=triton.next_power_of_2(n))", "is not an integer"),
         ("def f(x, b):\n    k[(9,)](x, 1, BLOCK=b)", "b is not set once, to an integer"),
         ("k[(triton.cdiv(n, 64),)](x, n, BLOCK=64)", "64 stands in the grid as a number too"),
         ("k[(9,)](x, *rest)", "launches with * or **"),

@@ -198,7 +198,7 @@ class Recording:
                     others = any(c.kernel != target for c in counts)
                     remedy = "; choose another kernel with --kernel" if others else ""
                     raise InputError(f"{problem}{remedy}") from problem
-                passed_over.append(f"{problem}; {following[0]} is worked on instead")
+                passed_over.append(f"{problem}; {following[0]} is optimized instead")
                 target, found = following
         return Captured(
             kernel=target,
@@ -299,8 +299,8 @@ class Recording:
         if unclear and unclear[0] not in {k.name for k in self.program.kernels}:
             listed = ", ".join(k.name for k in self.program.kernels if k.plain_name == unclear[0])
             return (
-                f"which kernel a launch of `{unclear[0]}` means cannot be told: {listed}; launch "
-                "it outside of a macro and of a branch of the preprocessor, or rename one"
+                f"the kernel of a launch of `{unclear[0]}` is ambiguous: {listed}; launch "
+                "it outside of macros and preprocessor conditions, or rename one"
             )
         if self.named:
             seen = ", ".join(launched[:20])

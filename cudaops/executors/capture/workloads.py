@@ -271,8 +271,8 @@ class WorkloadReader:
             places = self._launches.places(c.number)
             if not all(any(place.has(int(word)) for place in places) for word in words[words > 0]):
                 raise NotFollowed(
-                    f"the variable {name} points to what is no allocation: a kernel made it with "
-                    "new or malloc, or it is the host's; allocate it with cudaMalloc"
+                    f"the variable {name} points to memory that is not an allocation: device-side "
+                    "new or malloc, or host memory; allocate it with cudaMalloc"
                 )
 
     def _cannot(self, reasons: list[str]) -> str:

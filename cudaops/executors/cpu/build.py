@@ -442,7 +442,7 @@ def read_failure(log: str, author_files: Collection[str]) -> CompileFailed:
         if found := _LINKER_BARE.search(line):
             return _failed(found["text"], None, log)
     return _failed(
-        next((line for line in lines if line.strip()), "the compiler failed and said nothing"),
+        next((line for line in lines if line.strip()), "the compiler failed without a message"),
         None,
         log,
     )

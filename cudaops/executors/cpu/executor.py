@@ -478,7 +478,7 @@ class CpuExecutor:
         blocks: Sequence[int] | None,
         changed: Sequence[int],
     ) -> tuple[UnorderedAccess, ...]:
-        """Accesses of the baseline, on the captured inputs, whose order nothing settles; of global
+        """Unordered accesses of the baseline on the captured inputs; of global
         memory in the allocations `changed`. Empty where the checker cannot run it."""
         plan, inputs = baseline_plan(workload), captured_inputs(workload)
         task = self._task(unit, "full", workload, plan, inputs, folder, timeout_s, blocks)

@@ -416,7 +416,7 @@ def _counted(
         return ran
     if not any(prefix.rglob("*.gcda")):
         raise SandboxUnavailable(
-            "the counted build wrote no counters", "check that gcov's library is whole"
+            "the counted build wrote no counters", "check that gcov's library is complete"
         )
     texts = [f.text for f in unit.program.files]
     names = type_names([*texts, unit.rewrite.source] if unit.rewrite else texts)

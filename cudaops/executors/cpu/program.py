@@ -96,7 +96,7 @@ class ProgramRunner:
         """See `Recording.capture`. The program ends when its time is over. Not whole: after
         `whole_s` every configuration is executed for a share of the time at most, blocks and
         launches beyond are left out, the program ends where no launch follows for a while, and a
-        read past an allocation is let through (`Captured.beyond`)."""
+        read past an allocation is allowed (`Captured.beyond`)."""
         limits = {"CUDAOPS_STOP_SECONDS": f"{self.timeout_s:g}"}
         if not whole:
             limits["CUDAOPS_TIMED_SECONDS"] = f"{self.timeout_s:g}"

@@ -273,5 +273,5 @@ def _must(command: list[str], folder: Path) -> None:
         raise_if_full(done.stderr, folder)
         raise SandboxUnavailable(
             f"g++ cannot build the cpu executor's runtime: {first}",
-            "if g++ is older than 11, install a newer one; else report this as a fault of cudaops",
+            "if g++ is older than 11, install a newer one; otherwise report a bug of cudaops",
         )

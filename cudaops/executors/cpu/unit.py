@@ -139,7 +139,7 @@ def run_series(task: Task) -> tuple[Ran, ...] | Misbehaved:
     """The plan once for `task.inputs` and for each of `task.more`, in this order, in one child.
 
     Outputs land in `launch_00`, `launch_01`, ... of the task's folder. The inputs are such as
-    `check_series` lets through.
+    `check_series` allows.
     """
     runs = (task.inputs, *task.more)
     folders = [launch_folder(task.folder.absolute(), number) for number in range(len(runs))]

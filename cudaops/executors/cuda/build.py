@@ -521,6 +521,6 @@ def _refuse(text: str) -> NoReturn:
     if "architecture" in text or "gpu-code" in text:
         raise PrerequisiteError(
             f"nvcc cannot build for this GPU: {text}",
-            "install a CUDA toolkit that knows it, or give another --arch",
+            "install a CUDA toolkit that supports it, or give another --arch",
         )
     raise PrerequisiteError(f"nvcc cannot work: {text}", HOST_REMEDY)

@@ -96,14 +96,14 @@ class GpuChecker:
         """Plans that the processor did not look at whole in that time: on other inputs it is not
         asked first again."""
 
-    def check(self, subject: Subject, level: Level) -> Checked:
+    def check(self, subject: CheckedPlan, level: Level) -> Checked:
         """Look at a plan that ran to its end. Each checker has `subject.timeout_s` seconds."""
         found = self._memory(subject)
         if found.fault is not None or level == "memory":
             return found
         return found.joined(self._full(subject))
 
-    def named(self, subject: Subject, fault: Misbehaved) -> Misbehaved:
+    def named(self, subject: CheckedPlan, fault: Misbehaved) -> Misbehaved:
         """The same fault with its line, where one of the checkers finds an access that explains it.
 
         Cheapest first: a sample on the processor, memcheck, all blocks on the processor.
@@ -124,14 +124,14 @@ class GpuChecker:
                 return found
         return fault
 
-    def _deadlock(self, subject: Subject) -> Misbehaved | None:
+    def _deadlock(self, subject: CheckedPlan) -> Misbehaved | None:
         """A kernel that waits for itself never ends on a GPU; the processor's scheduler sees why.
         One that merely never ends takes all the time it is given there as well."""
         wanted = CpuCheck("memory", min(DEADLOCK_S, subject.timeout_s), seed=self._seed)
         found = check_on_cpu(self._cpu, subject, wanted).fault
         return found if found is not None and found.what == "deadlock" else None
 
-    def _memory(self, subject: Subject) -> Checked:
+    def _memory(self, subject: CheckedPlan) -> Checked:
         """Every block. On the processor where that is quick, as for a launch of some 10^9
         accesses; under memcheck, which starts slowly and then runs on the GPU, for a larger one."""
         quick = min(self._cpu_first_s, subject.timeout_s)
@@ -150,7 +150,7 @@ class GpuChecker:
             return on_cpu
         return on_cpu._replace(unchecked=by_tool.unchecked + on_cpu.unchecked)
 
-    def _full(self, subject: Subject) -> Checked:
+    def _full(self, subject: CheckedPlan) -> Checked:
         on_cpu = check_on_cpu(
             self._cpu, subject, CpuCheck("full", subject.timeout_s, seed=self._seed)
         )
@@ -163,7 +163,7 @@ class GpuChecker:
             return by_tools
         return by_tools._replace(unchecked=on_cpu.unchecked + by_tools.unchecked)
 
-    def _race_tool(self, subject: Subject, tool: Tool) -> Checked:
+    def _race_tool(self, subject: CheckedPlan, tool: Tool) -> Checked:
         if tool == "initcheck" and self._sanitizer is not None:
             lacking = self._sanitizer.lacks(tool)
             if lacking is not None:
@@ -174,7 +174,7 @@ class GpuChecker:
         warnings = tuple(f.misbehaved for f in run.found)
         return Checked(warnings=warnings, summary=_summary(run))
 
-    def _memcheck(self, subject: Subject) -> Checked:
+    def _memcheck(self, subject: CheckedPlan) -> Checked:
         run = self._look(subject, "memcheck")
         if isinstance(run, CheckerUnavailable):
             return Checked(unchecked=(run,))
@@ -182,7 +182,7 @@ class GpuChecker:
             return Checked(summary=_summary(run))
         return Checked(self._in_cpu_words(subject, run.found[0]), summary=_summary(run))
 
-    def _look(self, subject: Subject, tool: Tool) -> SanitizerRun | CheckerUnavailable:
+    def _look(self, subject: CheckedPlan, tool: Tool) -> SanitizerRun | CheckerUnavailable:
         if self._sanitizer is None:
             return CheckerUnavailable(
                 checker=f"compute-sanitizer {tool}", problem="it is not there", remedy=INSTALL
@@ -195,7 +195,7 @@ class GpuChecker:
                 tool, subject.task, names, self._command, subject.folder, subject.timeout_s
             )
 
-    def _in_cpu_words(self, subject: Subject, found: SanitizerFault) -> Misbehaved:
+    def _in_cpu_words(self, subject: CheckedPlan, found: SanitizerFault) -> Misbehaved:
         """The same access as the processor's checker names it, where it finds it in that block.
 
         It knows the allocation's name, which memcheck's output does not tell of two of one size.
@@ -220,7 +220,7 @@ SHARED_FILLS = (0x00, 0x00, 0xFF)
 differ by themselves, and not-a-number in every format."""
 
 
-def filled_shared(subject: Subject, lacking: str) -> Checked:
+def filled_shared(subject: CheckedPlan, lacking: str) -> Checked:
     """In place of initcheck: whether results depend on what stood in shared memory. `lacking`: why
     that tool cannot look."""
     started = time.monotonic()
@@ -250,7 +250,7 @@ def filled_shared(subject: Subject, lacking: str) -> Checked:
         return Checked(summary=f"{way} ({lacking}): results differ by themselves from run to run")
     if _same_files(first, other):
         return Checked(summary=f"{way} ({lacking}): the same results")
-    said = "its results change with what stood in shared memory before it"
+    said = "its results depend on uninitialized shared memory"
     return Checked(warnings=(Misbehaved(what="uninitialised_read", message=said),), summary=way)
 
 
@@ -267,7 +267,7 @@ Launch = Callable[[RunTask, float], Reply | Misbehaved]
 """Does a task in a runner."""
 
 
-class Subject(NamedTuple):
+class CheckedPlan(NamedTuple):
     """A plan on one workload, as the executor ran it."""
 
     unit: Unit
@@ -290,7 +290,7 @@ class Single(NamedTuple):
     inputs: InputSet
 
 
-def single_launches(subject: Subject) -> Iterator[Single | Misbehaved]:
+def single_launches(subject: CheckedPlan) -> Iterator[Single | Misbehaved]:
     """Every launch of the plan in order. A launch that fails on the way ends the sequence.
 
     Of a plan with several, scratch buffers become allocations of the workload, so that what an
@@ -345,7 +345,7 @@ def sampled_blocks(grid: Dim3, threads_a_block: int, seed: int) -> tuple[int, ..
 
 
 def _state_before(
-    number: int, subject: Subject, numbers: dict[str, int]
+    number: int, subject: CheckedPlan, numbers: dict[str, int]
 ) -> tuple[dict[int, str], dict[str, str]] | Misbehaved:
     """Files with the contents of allocations and variables after the launches before this one."""
     folder = subject.folder.absolute() / f"before{number}"
@@ -374,12 +374,12 @@ def _state_before(
     return outputs_of(prefix, reply), dict(prefix.global_dumps)
 
 
-def _scratch_numbers(subject: Subject) -> dict[str, int]:
+def _scratch_numbers(subject: CheckedPlan) -> dict[str, int]:
     first = max((a.index for a in subject.workload.allocations), default=-1) + 1
     return {name: first + n for n, name in enumerate(subject.plan.scratch_bytes)}
 
 
-def _with_scratch(subject: Subject, numbers: dict[str, int]) -> Workload:
+def _with_scratch(subject: CheckedPlan, numbers: dict[str, int]) -> Workload:
     sizes = subject.plan.scratch_bytes
     allocations = tuple(
         Allocation(
@@ -479,14 +479,14 @@ class CpuCheck(NamedTuple):
     """A block that joins the sample."""
 
 
-def _plan_key(subject: Subject) -> tuple[str, ...]:
+def _plan_key(subject: CheckedPlan) -> tuple[str, ...]:
     """The same for one kernel or rewrite on one workload, whatever its inputs."""
     unit = subject.unit
     rewrite = "" if unit.rewrite is None else unit.rewrite.id
     return subject.workload.folder, unit.callee, rewrite, str(unit.widened)
 
 
-def check_on_cpu(cpu: CpuExecutor, subject: Subject, wanted: CpuCheck) -> Checked:
+def check_on_cpu(cpu: CpuExecutor, subject: CheckedPlan, wanted: CpuCheck) -> Checked:
     """Every launch in order, up to the first that is fatal or cannot run there."""
     started = time.monotonic()
     built = build_unit(cpu.cache, subject.unit, "checked")
@@ -538,7 +538,7 @@ def _within(block: Index, grid: Dim3) -> bool:
     return block[0] < grid.x and block[1] < grid.y and block[2] < grid.z
 
 
-def _sample(subject: Subject, single: Single, only: Sequence[int] | None) -> Sample:
+def _sample(subject: CheckedPlan, single: Single, only: Sequence[int] | None) -> Sample:
     volume = single.plan.launches[0].grid.volume
     shown = subject.task.side.launches[single.number].kernel.shown
     return Sample(shown, volume if only is None else len(only), volume)

@@ -59,7 +59,7 @@ def driver_recorder(cache: Path) -> Path:
         )
         if done.exit_code != 0:
             raise_if_full(done.stderr, folder)
-            lines = done.stderr.splitlines() or ["it says nothing"]
+            lines = done.stderr.splitlines() or ["no message"]
             first = next((line for line in lines if "error" in line), lines[0])
             raise SandboxUnavailable(f"g++ cannot compile the recorder: {first}", "report it")
         return {}

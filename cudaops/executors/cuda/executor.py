@@ -33,7 +33,7 @@ from cudaops.executors.base import Branches, Check, Executor, InputSet, Rounding
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.unit import captured_inputs, check_series, launch_folder
 from cudaops.executors.cuda.build import IMAGE, project_tools
-from cudaops.executors.cuda.checking import Subject
+from cudaops.executors.cuda.checking import CheckedPlan
 from cudaops.executors.cuda.host import GpuHost
 from cudaops.executors.cuda.platform import NVIDIA, Module
 from cudaops.executors.cuda.profiling import Launched, Profiler
@@ -272,7 +272,7 @@ class CudaExecutor:
             global_dumps=target.variables,
         )
         session = self._session(compiled)
-        subject = Subject(
+        subject = CheckedPlan(
             compiled.unit,
             workload,
             plan,
@@ -501,7 +501,7 @@ class CudaExecutor:
         module = self.host.platform.unit(compiled.unit, draft=compiled.draft)
         if isinstance(module, CompileFailed):
             raise SandboxUnavailable(
-                f"what compiled before does not compile now: {module.placed}",
+                f"a cached compilation cannot be repeated: {module.placed}",
                 "delete the cache folder and run again",
             )
         with self._lock:

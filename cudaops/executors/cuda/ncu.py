@@ -1,4 +1,4 @@
-"""ncu around a runner that launches one kernel: counters, NVIDIA's rules and the dearest lines.
+"""ncu around a runner that launches one kernel: counters, NVIDIA's rules and the hottest lines.
 
 What is profiled is the replay of a captured launch, in the range the runner marks around it; the
 author's program is not run. ncu itself saves memory, runs the launch some forty times for what

@@ -40,9 +40,9 @@ def main(path: Path) -> dict[str, Any]:
 def _read_all(path: Path) -> list[dict[str, Any]]:
     launches = _launches(path)
     if not launches:
-        raise InputError(f"{path} holds no profiled launch: is it an ncu report, and whole?")
+        raise InputError(f"{path} contains no profiled launch: is it a complete ncu report?")
     if not all(launch.name() for launch in launches):
-        raise InputError(f"{path} is cut short: copy it again, or export it where ncu is")
+        raise InputError(f"{path} is truncated: copy it again, or export it on a machine with ncu")
     try:
         return [_read(number, launch) for number, launch in enumerate(launches)]
     except AttributeError as error:
@@ -66,7 +66,7 @@ def _launches(path: Path) -> list[Any]:
     except ImportError as error:
         raise PrerequisiteError(
             f"reading {path.name} needs the ncu-report package",
-            "python -m pip install 'cudaops[ncu]', or export the report where ncu is: "
+            "python -m pip install 'cudaops[ncu]', or export the report on a machine with ncu: "
             f"ncu --import {path.name} --page raw --csv > {path.stem}.csv",
         ) from error
     try:

@@ -65,7 +65,7 @@ def _asked(path: Path) -> dict[str, Any]:
         said = (done.stderr.strip().splitlines() or ["no message"])[-1]
         raise InputError(
             f"NVIDIA's reader ended with {done.exit_code} on {path.name} ({said[:160]}): copy it "
-            f"again, or export it where ncu is: ncu --import {path.name} --page raw --csv"
+            f"again, or export it on a machine with ncu: ncu --import {path.name} --page raw --csv"
         ) from None
     return answer
 

@@ -91,7 +91,7 @@ LEFT_OUT: dict[Sections, str] = {
 """What a profile says of what is not in it."""
 
 
-class Launch(NamedTuple):
+class LaunchCost(NamedTuple):
     """What a set's cost depends on."""
 
     seconds: float
@@ -101,7 +101,7 @@ class Launch(NamedTuple):
     """Of the device."""
 
 
-def profile_s(sections: Sections, launch: Launch) -> float:
+def profile_s(sections: Sections, launch: LaunchCost) -> float:
     """Seconds, about, that the GPU is taken for by all passes of a set."""
     cost = _COSTS[sections]
     on_device = 2 * launch.size_bytes <= launch.memory_bytes
@@ -109,7 +109,7 @@ def profile_s(sections: Sections, launch: Launch) -> float:
     return cost.launches * launch.seconds + cost.passes * 2 * launch.size_bytes / rate
 
 
-def affordable(wanted: Sections, launch: Launch) -> Sections | None:
+def affordable(wanted: Sections, launch: LaunchCost) -> Sections | None:
     """The largest set, `wanted` at most, whose passes end within `MOST_S`; None: not even the
     least does."""
     order: tuple[Sections, ...] = ("full", "deciding", "brief", "least")

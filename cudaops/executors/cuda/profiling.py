@@ -28,7 +28,7 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.gpu_lock import gpu_turn
 from cudaops.executors.cuda.host import GpuHost
 from cudaops.executors.cuda.ncu import NcuProfiler
-from cudaops.executors.cuda.ncu_sets import MOST_S, Launch, Sections, affordable, profile_s
+from cudaops.executors.cuda.ncu_sets import MOST_S, LaunchCost, Sections, affordable, profile_s
 from cudaops.executors.cuda.protocol import Buffer, Fault, ProfileTask, RunReply, RunTask, Side
 from cudaops.executors.cuda.session import RunnerSession, expected
 from cudaops.program.candidate import FILE as CANDIDATE
@@ -157,9 +157,9 @@ class Profiler:
         dominant = min(dominant, again, key=lambda one: one.us)
         return dominant, affordable(wanted, self._launch(launched, dominant))
 
-    def _launch(self, launched: Launched, dominant: _Dominant) -> Launch:
+    def _launch(self, launched: Launched, dominant: _Dominant) -> LaunchCost:
         size_bytes = sum(b.size_bytes for b in launched.buffers)
-        return Launch(dominant.us * 1e-6, size_bytes, self._host.facts.memory_bytes)
+        return LaunchCost(dominant.us * 1e-6, size_bytes, self._host.facts.memory_bytes)
 
     def _measured(
         self, launched: Launched, dominant: _Dominant, sections: Sections | None
@@ -180,7 +180,7 @@ class Profiler:
         if len(launched.plan.launches) > 1:
             if in_time:
                 return self._by_ncu(launched, dominant.number, "deciding")
-            return problem("too_long", f"{why}, one of several whose operations ncu would count")
+            return problem("too_long", f"{why}, one of several launches that ncu would profile")
         with ThreadPoolExecutor(1) as pool:
             counting = pool.submit(copy_context().run, self._operations, launched)
             found = self._by_ncu(launched, dominant.number, sections)
@@ -269,7 +269,7 @@ class Profiler:
             found = self._on_cpu(launched, row.name)
             if found is not None:
                 return found
-            note = "the kernel does not run on the processor, or not in time: nothing was counted"
+            note = "the kernel cannot run on the CPU, or not in time: no counts"
         except InputError as error:
             found = self._on_cpu(launched, COUNTED_ON)
             if found is not None:

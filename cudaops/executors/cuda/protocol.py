@@ -36,7 +36,7 @@ class DeviceFacts(Record):
     memory_clock_mhz: float | None
     memory_bus_bits: int | None
     driver_version: str
-    """Of the kernel driver, `580.159.04`; empty where NVML cannot be asked."""
+    """Of the kernel driver, `580.159.04`; empty where NVML is not available."""
     cuda_version: str
     """Newest CUDA the driver speaks: `13.0`."""
 

@@ -37,8 +37,8 @@ PASSED = (
 """What a CUDA process needs of our environment beyond what every child sees."""
 
 
-class Line(NamedTuple):
-    """What came of waiting for a reply."""
+class RunnerLine(NamedTuple):
+    """Result of waiting for a reply."""
 
     ended: Literal["line", "timeout", "flood", "gone", "stopped"]
     """`stopped`: the work it is part of was asked to end; the runner is still at it."""
@@ -107,7 +107,7 @@ class RunnerProcess:
         """Negative: the signal that ended it; None while it lives."""
         return None if self._child.poll() is None else self._code()
 
-    def exchange(self, line: bytes, timeout_s: float) -> Line:
+    def exchange(self, line: bytes, timeout_s: float) -> RunnerLine:
         """Send a line (none where it is empty) and wait for one. Drains what kernels print."""
         deadline, stop = time.monotonic() + timeout_s, current_stop()
         unsent = memoryview(line)
@@ -120,10 +120,10 @@ class RunnerProcess:
             while True:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    return Line("timeout")
+                    return RunnerLine("timeout")
                 if stop is not None:
                     if stop.asked:
-                        return Line("stopped")
+                        return RunnerLine("stopped")
                     left = min(left, LOOK_S)
                 for key, _ in selector.select(left):
                     if key.fd == self._tasks:
@@ -137,7 +137,7 @@ class RunnerProcess:
                         self._drained()
                         return found
                 if self._printed > MAX_PRINTED_BYTES:
-                    return Line("flood")
+                    return RunnerLine("flood")
 
     def kill(self) -> int | None:
         """End it and whatever it started, now. Its exit code where it went in time."""
@@ -199,18 +199,18 @@ class RunnerProcess:
         except BrokenPipeError:
             return len(data)  # it went away: the reply pipe says so too
 
-    def _received(self) -> Line | None:
+    def _received(self) -> RunnerLine | None:
         try:
             data = os.read(self._replies, 1 << 16)
         except BlockingIOError:
             return None
         if not data:
-            return Line("gone", bytes(self._unread))
+            return RunnerLine("gone", bytes(self._unread))
         self._unread += data
         text, end, rest = self._unread.partition(b"\n")
         if end or len(self._unread) > MAX_REPLY_BYTES:
             self._unread = bytearray(rest)
-            return Line("line", bytes(text))
+            return RunnerLine("line", bytes(text))
         return None
 
     def _drained(self) -> bool:

@@ -19,7 +19,14 @@ from typing import Literal, NamedTuple
 
 from pydantic import ValidationError
 
-from cudaops.cuda.sanitizer_report import Finding, Index, Other, Place, Report, parse_report
+from cudaops.cuda.sanitizer_report import (
+    Index,
+    Other,
+    Report,
+    SanitizerFinding,
+    SanitizerLocation,
+    parse_report,
+)
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import CheckerUnavailable, Misbehaved, MisbehaviourKind
 from cudaops.domain.judgement import IsolationLevel
@@ -275,7 +282,7 @@ def _why_no_launch(reply: Path) -> tuple[str, str] | None:
     try:
         said = REPLY.validate_json(reply.read_bytes())
     except (OSError, ValidationError):
-        return "the runner under it left no reply", "run again"
+        return "the runner left no reply", "run again"
     if isinstance(said, RunReply):
         return None
     if isinstance(said, Fault):
@@ -348,7 +355,7 @@ def misbehaviours(report: Report, names: Names) -> tuple[SanitizerFault, ...]:
     return tuple(ranked[:MAX_FINDINGS])
 
 
-def _spelled(finding: Finding, names: Names) -> list[Misbehaved]:
+def _spelled(finding: SanitizerFinding, names: Names) -> list[Misbehaved]:
     if finding.kind == "race":
         return _race(finding, names)
     what, text = _what(finding, names)
@@ -357,7 +364,7 @@ def _spelled(finding: Finding, names: Names) -> list[Misbehaved]:
     return [_misbehaved(what, text, finding, _located(finding.places, names), names)]
 
 
-def _what(finding: Finding, names: Names) -> tuple[MisbehaviourKind | None, str]:
+def _what(finding: SanitizerFinding, names: Names) -> tuple[MisbehaviourKind | None, str]:
     if finding.kind == "access":
         return _access(finding, names)
     if finding.kind == "uninitialised":
@@ -366,7 +373,7 @@ def _what(finding: Finding, names: Names) -> tuple[MisbehaviourKind | None, str]
                 "uninitialised_read",
                 f"reads shared memory that no thread of {_block(finding.block)} has written",
             )
-        return "uninitialised_read", f"reads {finding.space} memory that nothing has written"
+        return "uninitialised_read", f"reads {finding.space} uninitialized memory"
     if finding.kind == "barrier":
         return "divergent_barrier", _barrier(finding)
     if finding.kind == "deadlock":
@@ -378,7 +385,7 @@ def _what(finding: Finding, names: Names) -> tuple[MisbehaviourKind | None, str]
     return None, ""
 
 
-def _access(finding: Finding, names: Names) -> tuple[MisbehaviourKind, str]:
+def _access(finding: SanitizerFinding, names: Names) -> tuple[MisbehaviourKind, str]:
     verb = {"read": "read", "write": "write", "atomic": "atomic write"}.get(
         finding.access, "access"
     )
@@ -393,7 +400,7 @@ def _access(finding: Finding, names: Names) -> tuple[MisbehaviourKind, str]:
     return "out_of_bounds", f"{head}{_position(finding, finding.address, names)}"
 
 
-def _position(finding: Finding, address: int, names: Names) -> str:
+def _position(finding: SanitizerFinding, address: int, names: Names) -> str:
     """Distances come from the addresses: the tool counts the byte behind the end as 1."""
     near = finding.nearest
     if address < 1 << 16:
@@ -419,15 +426,15 @@ def _allocation(size_bytes: int, names: Names) -> str:
     return f"{UNNAMED} {size_bytes} bytes"
 
 
-def _barrier(finding: Finding) -> str:
+def _barrier(finding: SanitizerFinding) -> str:
     if finding.trouble.startswith("Divergent thread(s) in block"):
         return f"not all threads of {_block(finding.block)} reach this barrier"
     if finding.trouble.startswith("Divergent thread(s) in warp"):
         return f"not all threads of a warp of {_block(finding.block)} reach this barrier"
-    return f"a barrier is used wrongly: {finding.trouble.lower() or 'no reason is given'}"
+    return f"a barrier is used wrongly: {finding.trouble.lower() or 'no reason'}"
 
 
-def _race(finding: Finding, names: Names) -> list[Misbehaved]:
+def _race(finding: SanitizerFinding, names: Names) -> list[Misbehaved]:
     """One record a line that takes part, each naming the line it races with."""
     if finding.access not in ("read", "write") or not finding.others:
         text = "threads race on shared memory with no barrier between them"
@@ -451,7 +458,7 @@ def _race(finding: Finding, names: Names) -> list[Misbehaved]:
 def _misbehaved(
     what: MisbehaviourKind,
     text: str,
-    finding: Finding,
+    finding: SanitizerFinding,
     place: SourceLocation | None,
     names: Names,
 ) -> Misbehaved:
@@ -465,7 +472,7 @@ def _misbehaved(
     return Misbehaved(what=what, message=head + text + tail, location=place, log=finding.text)
 
 
-def _located(places: Collection[Place], names: Names) -> SourceLocation | None:
+def _located(places: Collection[SanitizerLocation], names: Names) -> SourceLocation | None:
     """The innermost place in the author's own text; None where a name could mean two files."""
     for place in places:
         if place.file is None or place.line is None:

@@ -1,4 +1,4 @@
-"""The parent's side of a runner: starts it, asks it, ends it, and says what came of it."""
+"""The parent's side of a runner: starts it, asks it, ends it, and reports the result."""
 
 from __future__ import annotations
 
@@ -392,7 +392,7 @@ class RunnerSession:
         except ValidationError as problem:
             self._end()
             start = line[:80].decode("utf-8", "backslashreplace")
-            text = f"the runner wrote what is no reply: {start!r}"
+            text = f"the runner wrote an invalid reply: {start!r}"
             raise SandboxUnavailable(text, AGAIN) from problem
 
     def _misbehaved(self, what: str, message: str) -> Misbehaved:
@@ -466,7 +466,7 @@ def _untraced(task: MeasureTask) -> MeasureTask:
 def _noted(outcome: Reply | Misbehaved) -> Reply | Misbehaved:
     if not isinstance(outcome, MeasureReply):
         return outcome
-    text = "kernel durations by CUPTI were not taken: the runner ended while it listened"
+    text = "no kernel durations by CUPTI: the runner ended meanwhile"
     return outcome.model_copy(update={"notices": (*outcome.notices, text)})
 
 

@@ -133,7 +133,7 @@ def dies_with_us(spec: Spec) -> None:
     """Killed with its init. Set last but one: a change of account clears it."""
     _prctl(PR_SET_PDEATHSIG, SIGKILL)
     if os.getppid() != spec["init"]:
-        raise OSError("the init is gone")
+        raise OSError("the init process has ended")
 
 
 def seccomp(spec: Spec) -> None:

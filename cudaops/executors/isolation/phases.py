@@ -97,7 +97,7 @@ def resource_limits(limits: Limits, tasks_now: int) -> list[tuple[int, int]]:
 
 
 def rules(confinement: Confinement, command: Path) -> list[Rule] | None:
-    """What Landlock lets through; None: files are left alone."""
+    """What Landlock allows; None: files are left alone."""
     phase = confinement.phase
     if phase in TRUSTED:
         return None
@@ -119,7 +119,7 @@ def rules(confinement: Confinement, command: Path) -> list[Rule] | None:
 
 
 def allowed_calls(phase: Phase) -> Allowed | None:
-    """What seccomp lets through; None: no filter. ncu reads counters by calls that a filter could
+    """What seccomp allows; None: no filter. ncu reads counters by calls that a filter could
     only guess at (perf events, its own sessions)."""
     if phase == "profiler":
         return None

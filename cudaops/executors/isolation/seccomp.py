@@ -103,7 +103,7 @@ _NUMBER, _ARCH, _FIRST, _SECOND = 0, 4, 16, 24
 
 
 class Allowed(NamedTuple):
-    """What a filter lets through beside the calls that every child needs."""
+    """What a filter allows beside the calls that every child needs."""
 
     unix_sockets: bool = False
     pairs: bool = False

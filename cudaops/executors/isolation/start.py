@@ -217,7 +217,7 @@ def _found(name: str, cwd: Path, env: Mapping[str, str]) -> Path:
     found = shutil.which(name, path=env.get("PATH")) if os.sep not in name else str(cwd / name)
     if found is None or not Path(found).exists():
         if not cwd.is_dir():
-            raise SandboxUnavailable(f"the folder {cwd} is gone", "run again")
+            raise SandboxUnavailable(f"the folder {cwd} no longer exists", "run again")
         raise PrerequisiteError(f"{name} is not there", "install it or put it on PATH")
     return Path(found).absolute()
 
@@ -287,7 +287,7 @@ def find_bubblewrap() -> Path | None:
 
 
 def _wrapped(bwrap: Path, phase: Phase, cwd: Path, rules: Sequence[Rule]) -> list[str]:
-    """The command line up to the launcher's own. `rules` are what Landlock lets through."""
+    """The command line up to the launcher's own. `rules` are what Landlock allows."""
     line = [
         str(bwrap), "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",
         "--die-with-parent", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc",

@@ -104,7 +104,7 @@ class View:
 
     def _place(self, word: str) -> Path | None:
         """Where a file lies that an argument (or what stands behind its `=`) names relatively;
-        an absolute one is let through where it is."""
+        an absolute one is allowed where it is."""
         word = word.rpartition("=")[2] if word.startswith("-") else word
         path = _plain(self._source / word)
         if not path.exists() or self._is_hidden(path):

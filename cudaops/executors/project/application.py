@@ -68,11 +68,11 @@ def _require_preloadable(path: Path, command: str) -> None:
         is_elf = head.startswith(b"\x7fELF\x02") and len(head) == 64
         if not is_elf or _INTERPRETER_SEGMENT not in _segments(head, file.read(1 << 16)):
             raise InputError(
-                f"--run: {command} is no program that loads shared libraries, so nothing can watch "
-                "its launches; link it dynamically"
+                f"--run: {command} is statically linked, so its launches cannot be recorded; "
+                "link it dynamically"
             )
     if path.stat().st_mode & (stat.S_ISUID | stat.S_ISGID):
-        raise InputError(f"--run: {command} runs with other rights (setuid); nothing is preloaded")
+        raise InputError(f"--run: {command} is setuid; nothing can be preloaded")
 
 
 def _segments(head: bytes, rest: bytes) -> set[int]:

@@ -107,7 +107,7 @@ def take_snapshot(cache: Path, folder: Path) -> Snapshot:
     """
     folder = folder.resolve()
     if is_everybodys(folder):
-        raise InputError(f"{folder} is no project's folder; start cudaops in that of your project")
+        raise InputError(f"{folder} is not a project folder; start cudaops in your project's")
     files = sorted(_files(folder))
     sizes = [p.lstat().st_size for p in files]
     if len(files) > MOST_FILES or sum(sizes) > MOST_BYTES:
@@ -224,7 +224,7 @@ class BuiltTree:
         try:
             return [Note.model_validate_json(line) for line in lines]
         except ValidationError:
-            text = f"the build wrote into {FOLDER}/{LOG} of its tree, where cudaops keeps its notes"
+            text = f"the build wrote into {FOLDER}/{LOG} of its tree, which is reserved for cudaops"
             raise InputError(f"{text}; let it leave that folder alone") from None
 
     def failure(self, done: Finished) -> str:
@@ -236,7 +236,9 @@ class BuiltTree:
             shutil.rmtree(folder, ignore_errors=True)
         archive = Path(self.build.snapshot)
         if not archive.is_file():
-            raise InputError(f"the copy of the project's tree is gone ({archive}); run it again")
+            raise InputError(
+                f"the copy of the project's tree no longer exists ({archive}); run it again"
+            )
         self.root.mkdir(parents=True)
         with tarfile.open(archive) as found:
             # What links lead out of the tree is the author's, who is trusted with the archive.
@@ -481,7 +483,7 @@ def _executable_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> d
             return {"executable": path.relative_to(tree.root).as_posix()}
         named = shutil.which(asked) if "/" not in asked or Path(asked).is_absolute() else None
         if named is None:
-            raise InputError(f"the build made no program {asked}; name it as it lies in the tree")
+            raise InputError(f"the build made no program {asked}; name it by its path in the tree")
         if tree.tools.no_interpreter:
             raise InputError(f"the build made no program {asked}, and {tree.tools.no_interpreter}")
         return {"interpreter": interpreter_itself(Path(named).absolute())}

@@ -78,7 +78,7 @@ class Units:
         found = list(_compilations(root, log))
         if not found:
             raise InputError(
-                "the build asked no nvcc that cudaops could see to compile anything; let it call "
+                "the build called no nvcc that cudaops can intercept; call "
                 "nvcc by its name, or as $NVCC or $CUDA_HOME/bin/nvcc"
             )
         own = _Links(log).of(root / executable, found) if executable else found

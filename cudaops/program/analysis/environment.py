@@ -38,7 +38,7 @@ from cudaops.program.analysis.values import (
     Data,
     Env,
     Launched,
-    Reference,
+    MemoryName,
     Structure,
     Value,
     Whole,
@@ -207,7 +207,7 @@ class Environment:
             case Address(offset=offset, depends=depends):
                 moved = self._depends(Whole(offset, Interval())) if offset else NOTHING
                 return depends | moved
-            case Reference(place):
+            case MemoryName(place):
                 return self._depends(place) | MEMORY
             case Alias(name):
                 return self._depends(self._frame.env.get(name))

@@ -35,7 +35,7 @@ from cudaops.program.analysis.values import (
     Address,
     Data,
     Env,
-    Reference,
+    MemoryName,
     Structure,
     Table,
     Value,
@@ -186,7 +186,7 @@ class Expressions(Environment, ABC):
         if node.text in ("true", "false"):
             return Whole(number(int(node.text == "true")), Interval(0, 1))
         found = self._held(node.text)
-        if isinstance(found, Reference):
+        if isinstance(found, MemoryName):
             return self._load(found.place, node.type)
         if found is not None:
             return found
@@ -211,7 +211,7 @@ class Expressions(Environment, ABC):
                 return self._load(self._field_place(inner, node), node.type)
         if isinstance(base, s.Index) or (isinstance(base, s.Member) and is_in_memory(base)):
             return self._load(self._place(node), node.type)
-        if isinstance(base, s.Name) and isinstance(held := self._held(base.text), Reference):
+        if isinstance(base, s.Name) and isinstance(held := self._held(base.text), MemoryName):
             return self._load(self._field_place(held.place, node), node.type)
         value = self._value(base)
         if isinstance(value, Structure):
@@ -254,7 +254,7 @@ class Expressions(Environment, ABC):
                 return replace(self._place(operand), type=kind)
             case s.Name(text):
                 held = self._held(text)
-                if isinstance(held, Reference):
+                if isinstance(held, MemoryName):
                     return held.place
                 if isinstance(held, Address):
                     return held
@@ -300,13 +300,13 @@ class Expressions(Environment, ABC):
         )  # fmt: skip
 
     def _address_of(self, operand: s.Expression) -> Value:
-        if isinstance(operand, s.Name) and not isinstance(self._held(operand.text), Reference):
+        if isinstance(operand, s.Name) and not isinstance(self._held(operand.text), MemoryName):
             name = self._resolved(operand.text)
             held = self._frame.env.get(name)
             if isinstance(held, Whole | Data):
                 # From here on the variable is memory: it may be written through the pointer.
                 place = Address(name, "local", operand.type, number(0), Interval(0, 0))
-                self._frame.env[name] = Reference(place)
+                self._frame.env[name] = MemoryName(place)
                 self._contents[name] = self._contents.get(name, NOTHING) | self._depends(held)
                 return place
             if isinstance(held, Address | Structure):
@@ -331,13 +331,13 @@ class Expressions(Environment, ABC):
         if isinstance(target, s.Name):
             name = self._resolved(target.text)
             held = self._frame.env.get(name)
-            if held is not None and not isinstance(held, Reference):
+            if held is not None and not isinstance(held, MemoryName):
                 if operator:
                     value = self._binary(operator, held, value, target.type)
                 value = self._converted(value, target.type, name)
                 self._bind(name, value, target.type)
                 return value
-            place = held.place if isinstance(held, Reference) else self._module_place(target)
+            place = held.place if isinstance(held, MemoryName) else self._module_place(target)
         elif isinstance(target, s.Member) and not is_in_memory(target):
             return self._assign_field(target, value)
         else:
@@ -361,7 +361,7 @@ class Expressions(Environment, ABC):
             return value
         name = self._resolved(base.text)
         held = self._frame.env.get(name)
-        if isinstance(held, Reference):
+        if isinstance(held, MemoryName):
             self._store(replace(held.place, member=f".{target.name}"), self._depends(value))
         elif held is not None:
             self._frame.env[name] = Data(self._depends(held) | self._depends(value))
@@ -540,13 +540,13 @@ class Expressions(Environment, ABC):
         for parameter, argument in zip(function.parameters, arguments, strict=False):
             is_reference = parameter.is_reference
             held = self._held(argument.text) if isinstance(argument, s.Name) else None
-            if is_reference and isinstance(held, Reference):
+            if is_reference and isinstance(held, MemoryName):
                 env[parameter.name] = held
             elif is_reference and isinstance(argument, s.Name) and self._is_variable(argument.text):
                 back[parameter.name] = self._resolved(argument.text)
                 env[parameter.name] = self._frame.env[back[parameter.name]]
             elif is_reference and is_in_memory(argument):
-                env[parameter.name] = Reference(self._place(argument))
+                env[parameter.name] = MemoryName(self._place(argument))
             else:
                 kind = parameter.type + ("*" if parameter.is_pointer else "")
                 value = self._value(argument)

@@ -22,7 +22,7 @@ from cudaops.program.analysis.values import (
     Data,
     Env,
     Launched,
-    Reference,
+    MemoryName,
     Value,
     Whole,
     constant_of,
@@ -152,7 +152,7 @@ class _Statements(Expressions):
             place = Address(node.name, space, node.type, number(0), Interval(0, 0))
             env[node.name] = replace(place, extents=sizes[1:])
             if not node.extents and not node.unsized:
-                env[node.name] = Reference(place)
+                env[node.name] = MemoryName(place)
             self._initialise(node, place)
             return
         kind = node.type + ("*" if node.pointer else "")
@@ -170,10 +170,10 @@ class _Statements(Expressions):
         env = self._frame.env
         if isinstance(target, s.Name) and self._is_variable(target.text):
             env[name] = Alias(self._resolved(target.text))
-        elif isinstance(target, s.Name) and isinstance(held := self._held(target.text), Reference):
+        elif isinstance(target, s.Name) and isinstance(held := self._held(target.text), MemoryName):
             env[name] = held
         elif is_in_memory(target):
-            env[name] = Reference(self._place(target))
+            env[name] = MemoryName(self._place(target))
         else:
             self._note("reference")
             env[name] = self._as(target.type, name, self._depends(self._value(target)))

@@ -26,7 +26,7 @@ def summarise(
 ) -> tuple[AccessSummary, ...]:
     """Every access to global, shared and module memory, in the text's order, each place once.
 
-    Steps and trips are those of the first workload, the dearest. Empty for a kernel that clang
+    Steps and trips are those of the first workload, the hottest. Empty for a kernel that clang
     cannot read, or that is too large to follow.
     """
     try:

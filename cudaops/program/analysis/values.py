@@ -50,7 +50,7 @@ class Address:
 
 
 @dataclass(frozen=True)
-class Reference:
+class MemoryName:
     """A name for a place in memory: a shared variable, a reference, a variable pointed at."""
 
     place: Address
@@ -80,7 +80,7 @@ class Table:
     """Indices that lead to a pointer."""
 
 
-Value = Whole | Data | Address | Reference | Alias | Structure | Table
+Value = Whole | Data | Address | MemoryName | Alias | Structure | Table
 Env = dict[str, Value]
 
 

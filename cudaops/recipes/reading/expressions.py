@@ -110,9 +110,9 @@ class Expressions:
             )
             found = self._indexed(base, self.whole(node.index))
         else:
-            raise NotUnderstood("a place that is no array element")
+            raise NotUnderstood("a memory access that is not an array element")
         if not isinstance(found, Pointer):
-            raise NotUnderstood("an index into what is no array")
+            raise NotUnderstood("an index into a non-array")
         return found
 
     def load(self, place: Pointer) -> Value:
@@ -184,7 +184,7 @@ class Expressions:
 
     def _indexed(self, base: Value, index: Polynomial) -> Value:
         if not isinstance(base, Pointer):
-            raise NotUnderstood("an index into what is no array")
+            raise NotUnderstood("an index into a non-array")
         if base.shared:
             return Pointer(base.array, base.offset, base.type, True, (*base.indices, index))
         return Pointer(base.array, base.offset + index, base.type)

@@ -414,7 +414,7 @@ class Execution(Around):
         kind = loop.kind or (known.type if known is not None else "")
         start = known if loop.start is None else converted(self._read.value(loop.start), kind)
         if not isinstance(start, Whole) or (loop.start is None and loop.name not in self._env):
-            raise NotUnderstood("a loop that starts at data")
+            raise NotUnderstood("a loop that starts at a data-dependent value")
         return start.value, kind
 
     def _loop_count(self, loop: _Counted, variable: Symbol, by: int) -> Polynomial:

@@ -30,7 +30,7 @@ METRIC_NAMES = (
 arithmetic, what it takes of an SM."""
 
 
-class Step(NamedTuple):
+class KeptCandidate(NamedTuple):
     """One kept candidate."""
 
     iteration: int
@@ -76,7 +76,7 @@ class Change(NamedTuple):
 class AttributionView(NamedTuple):
     """Steps, chart and metrics."""
 
-    steps: list[Step]
+    steps: list[KeptCandidate]
     drawing: Drawing | None
     changes: list[Change]
     source: str
@@ -99,7 +99,7 @@ def view(record: RunRecord) -> AttributionView:
     if record.profile is None:
         missing.append("The kernel was not profiled.")
     elif record.profile.best is None:
-        missing.append("There is no profile of a rewrite to hold beside the author's kernel.")
+        missing.append("No rewrite was profiled.")
     else:
         changes = _changes(record.profile.baseline, record.profile.best)
         metrics_source = str(Clock(record.profile.baseline.source, record.profile.baseline.device))
@@ -113,12 +113,12 @@ def _factors(kept: list[Attempt]) -> list[float]:
     return [now / before for now, before in zip(totals, [1.0, *totals], strict=False)]
 
 
-def _steps(kept: list[Attempt], clock: Clock) -> list[Step]:
+def _steps(kept: list[Attempt], clock: Clock) -> list[KeptCandidate]:
     if not kept:
         return []
     whole = math.log(kept[-1].judgement.speedup or 1.0)
     return [
-        Step(
+        KeptCandidate(
             attempt.iteration,
             one_line(attempt.title, 120),
             times_faster(factor, clock),
@@ -129,7 +129,7 @@ def _steps(kept: list[Attempt], clock: Clock) -> list[Step]:
     ]
 
 
-def _drawing(kept: list[Attempt], steps: list[Step]) -> Drawing:
+def _drawing(kept: list[Attempt], steps: list[KeptCandidate]) -> Drawing:
     totals = [attempt.judgement.speedup or 1.0 for attempt in kept]
     x = log_scale([1.0, *totals], LEFT, WIDTH - RIGHT, margin=1.0)
     bars, before = [], 1.0

@@ -62,7 +62,7 @@ class Band(NamedTuple):
     label: str
 
 
-class Line(NamedTuple):
+class ReferenceLine(NamedTuple):
     """A horizontal line with its name."""
 
     y: float
@@ -77,7 +77,7 @@ class Drawing(NamedTuple):
     y_ticks: list[Tick]
     marks: list[Mark]
     bands: list[Band]
-    lines: list[Line]
+    lines: list[ReferenceLine]
     best: str
     """Points of the line of the fastest that was kept so far; empty where none was."""
     strip_y: float
@@ -209,12 +209,16 @@ def _drawing(record: RunRecord, entries: list[Entry], baseline_us: float | None)
     )  # fmt: skip
 
 
-def _lines(baseline_us: float | None, bar_us: float | None, bar: float, y: LogScale) -> list[Line]:
+def _lines(
+    baseline_us: float | None, bar_us: float | None, bar: float, y: LogScale
+) -> list[ReferenceLine]:
     found = []
     if baseline_us:
-        found.append(Line(y(baseline_us), "author's kernel", "baseline", y(baseline_us) - 5))
+        found.append(
+            ReferenceLine(y(baseline_us), "author's kernel", "baseline", y(baseline_us) - 5)
+        )
     if bar_us:
-        found.append(Line(y(bar_us), f"bar, {bar:g}×", "bar", y(bar_us) + 13))
+        found.append(ReferenceLine(y(bar_us), f"bar, {bar:g}×", "bar", y(bar_us) + 13))
     return found
 
 

@@ -58,7 +58,7 @@ _HUNK = re.compile(r"@@ -(\d{1,9})(?:,(\d{1,9}))? \+(\d{1,9})(?:,(\d{1,9}))? @@"
 Kind = Literal["file", "hunk", "add", "del", "same", "note"]
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """One line of a patch or of a text."""
 
     kind: Kind
@@ -71,7 +71,7 @@ class Line(NamedTuple):
 class Diff(NamedTuple):
     """A patch that can be set."""
 
-    lines: list[Line]
+    lines: list[DiffLine]
     added: int
     removed: int
     left_out: int
@@ -79,7 +79,7 @@ class Diff(NamedTuple):
 
 def read_patch(text: str) -> Diff:
     """A unified patch; what is no part of one is shown as it stands."""
-    found: list[Line] = []
+    found: list[DiffLine] = []
     old = new = old_left = new_left = 0
     for line in _lines_of(text):
         hunk = _HUNK.match(line)
@@ -88,26 +88,28 @@ def read_patch(text: str) -> Diff:
             old, new = int(hunk[1]), int(hunk[3])
             # A count that is not written is 1.
             old_left, new_left = int(hunk[2] or 1), int(hunk[4] or 1)
-            found.append(Line("hunk", "", "", pieces(line)))
+            found.append(DiffLine("hunk", "", "", pieces(line)))
         elif sign == "\\":
-            found.append(Line("note", "", "", pieces(line)))
+            found.append(DiffLine("note", "", "", pieces(line)))
         elif old_left <= 0 and new_left <= 0:
-            found.append(Line("file", "", "", pieces(line)))
+            found.append(DiffLine("file", "", "", pieces(line)))
         elif sign == "+":
-            found.append(Line("add", str(new), "+", pieces(line[1:])))
+            found.append(DiffLine("add", str(new), "+", pieces(line[1:])))
             new, new_left = new + 1, new_left - 1
         elif sign == "-":
-            found.append(Line("del", str(old), "−", pieces(line[1:])))
+            found.append(DiffLine("del", str(old), "−", pieces(line[1:])))
             old, old_left = old + 1, old_left - 1
         else:
-            found.append(Line("same", str(new), " ", pieces(line[1:])))
+            found.append(DiffLine("same", str(new), " ", pieces(line[1:])))
             old, new, old_left, new_left = old + 1, new + 1, old_left - 1, new_left - 1
     return _cut(found)
 
 
 def read_text(text: str) -> Diff:
     """A text that replaces nothing: every line numbered."""
-    lines = [Line("same", str(i), " ", pieces(x)) for i, x in enumerate(_lines_of(text), start=1)]
+    lines = [
+        DiffLine("same", str(i), " ", pieces(x)) for i, x in enumerate(_lines_of(text), start=1)
+    ]
     return _cut(lines)
 
 
@@ -117,7 +119,7 @@ def _lines_of(text: str) -> list[str]:
     return lines[:-1] if lines and not lines[-1] else lines
 
 
-def _cut(lines: list[Line]) -> Diff:
+def _cut(lines: list[DiffLine]) -> Diff:
     added = sum(line.kind == "add" for line in lines)
     removed = sum(line.kind == "del" for line in lines)
     return Diff(lines[:MOST_LINES], added, removed, max(0, len(lines) - MOST_LINES))

@@ -133,7 +133,7 @@ def view(record: RunRecord) -> RooflineView:
             seen.append(_Seen(who, best, profile, line))
     if device is None:
         missing.append(
-            f"{record.profile.baseline.device} is in no table here: no roof but the recorded ones."
+            f"{record.profile.baseline.device} is not in the device table: only recorded roofs."
         )
     elif device.l2_bandwidth_gb_s is None:
         missing.append(f"L2 roof of {device.name}: width or clock of its L2 has no source.")
@@ -174,7 +174,7 @@ def _why_none(profile: Profile, device: Device | None) -> str:
     if limits.dram_bytes(profile) is None:
         return "bytes from and to DRAM were not counted."
     if device is None:
-        return f"the peaks of {profile.device} are not known here."
+        return f"the peaks of {profile.device} are unknown."
     return (
         "no operation of single or double precision was counted, or tensor or half-precision "
         "instructions did work that the device table has no peak for."

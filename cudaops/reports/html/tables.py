@@ -163,7 +163,7 @@ def _interval(record: RunRecord) -> str:
 def _gates(record: RunRecord) -> Figure:
     gates = record.judgement.gates if record.judgement is not None else record.verify.gates
     if not gates:
-        return Figure("Gates", "none", "no candidate got as far as that")
+        return Figure("Gates", "none", "no candidate reached a verdict on time")
     whose = "of the kept candidate" if record.best is not None else "of the last candidate"
     return Figure("Gates", f"{sum(g.passed for g in gates)} of {len(gates)}", f"passed, {whose}")
 
@@ -403,7 +403,7 @@ def _fields(certificate: Certificate) -> list[tuple[str, str]]:
         ("executor", certificate.executor),
         ("device", f"{certificate.device}, {certificate.sm_arch}"),
         ("driver", certificate.driver or "none: no GPU took part"),
-        ("SM clock", f"{clocks[0]:.0f} to {clocks[1]:.0f} MHz" if clocks else "could not be asked"),
+        ("SM clock", f"{clocks[0]:.0f} to {clocks[1]:.0f} MHz" if clocks else "not available"),
         ("author's kernel", f"{certificate.program.callee} in {certificate.program.main}"),
         ("candidate", f"{certificate.candidate.id}, {certificate.candidate.title}"),
         ("proposer", certificate.candidate.proposer),
@@ -413,7 +413,7 @@ def _fields(certificate: Certificate) -> list[tuple[str, str]]:
         ("seed of the secret inputs", str(certificate.seed)),
         ("judged before it", str(certificate.judged_before)),
         ("isolation", certificate.judgement.isolation or "none"),
-        ("released by a person", certificate.review.summary if certificate.review else "not asked"),
+        ("released in review", certificate.review.summary if certificate.review else "none"),
     ]  # fmt: skip
     return [(name, one_line(value)) for name, value in rows]
 
@@ -500,7 +500,7 @@ def _options(record: RunRecord) -> list[tuple[str, str]]:
         ("bar", f"{policy.min_speedup:g}×"),
         ("confidence", f"{significant(100 * policy.confidence)} % of a whole run"),
         ("error allowed", f"{policy.max_error_factor:g} times the baseline's own"),
-        ("precision allowed", policy.allow_precision or "the baseline's own alone"),
+        ("precision allowed", policy.allow_precision or "the baseline's only"),
         ("device libraries", "allowed" if policy.allow_libraries else "not allowed"),
         ("inline PTX", "allowed" if policy.allow_ptx else "not allowed"),
         ("review by a person", "yes" if policy.review else "no"),

@@ -88,7 +88,7 @@ export class Problem extends Error {
 /** @param {unknown} error */
 export function problemOf(error) {
   if (error instanceof Problem) return error;
-  return new Problem({ title: "The page has a fault", status: -1, detail: String(error) });
+  return new Problem({ title: "The page has an error", status: -1, detail: String(error) });
 }
 
 /** @param {Response} response */
@@ -120,7 +120,7 @@ export async function request(path, options = {}) {
     } catch (error) {
       if (options.signal?.aborted) throw error;
       const detail = "check that it runs and that this machine is connected, then try again";
-      throw new Problem({ title: "The service cannot be reached", status: 0, detail });
+      throw new Problem({ title: "The service does not respond", status: 0, detail });
     }
     if (response.ok) return response;
     const problem = await refusal(response);

@@ -10,13 +10,13 @@ const KINDS = {
   optimize: {
     about: "Profile the kernel, say what limits it, rewrite it, and keep a rewrite only if every gate passes.",
   },
-  profile: { about: "Say what limits the kernel, and stop there." },
+  profile: { about: "Profile and diagnose only." },
   verify: {
-    about: "Judge a rewrite of yours: same function, same precision, faster.",
+    about: "Judge your rewrite: same function, same precision, faster.",
     candidate: "The rewrite: device source with @launch directives, or a whole program",
   },
   benchmark: {
-    about: "Time the kernel, and a rewrite beside it; judges nothing.",
+    about: "Time the kernel and a rewrite; no judgement.",
     candidate: "The rewrite: device source with @launch directives (optional)",
   },
   compile: {
@@ -31,12 +31,12 @@ const NO_OPTIONS = new Set(["source", "filename", "files", "candidate"]);
 
 /** Short names, in the order of the form; an option without one stands behind these by its own name. */
 const LABELS = {
-  kernel: "Kernel", executor: "Executor", optimizer: "Optimizer", max_iterations: "Candidates to try",
-  min_speedup: "Speedup to reach", strategy: "Search", beam_width: "Width of the search",
+  kernel: "Kernel", executor: "Executor", optimizer: "Optimizer", max_iterations: "Maximum candidates",
+  min_speedup: "Required speedup", strategy: "Search", beam_width: "Width of the search",
   beam_rounds: "Rounds of the search", device: "Device to model", arch: "nvcc target",
-  argv: "Program’s arguments", timeout_seconds: "Limit for one run, s", max_trials: "Trials of the tuner",
+  argv: "Program’s arguments", timeout_seconds: "Limit for one run, s", max_trials: "Tuner trials",
   budget_minutes: "Budget, min", max_cost_usd: "Budget of the model, US dollars",
-  max_tokens: "Budget of the model, tokens", allow_precision: "Less exact arithmetic",
+  max_tokens: "Budget of the model, tokens", allow_precision: "Reduced precision",
   allow_libraries: "Libraries", allow_ptx: "Inline PTX", seed: "Seed",
 };
 
@@ -155,7 +155,7 @@ export function formView() {
       h("div", { class: "options" }, h("label", {}, "Job", kinds)), about, options),
     trouble,
     h("div", { class: "row" }, send,
-      h("span", { class: "note" }, "The program is compiled and run on the service’s machine, confined.")),
+      h("span", { class: "note" }, "The program is compiled and run in isolation on the service’s machine.")),
   );
   form.addEventListener("submit", start);
   drawOptions();
@@ -216,7 +216,7 @@ function sourcePart() {
         const example = await fetch("/static/naive_matmul.cu");
         take(await example.text(), "naive_matmul.cu");
       } }, "Try the example"),
-      h("span", { class: "note" }, "A matrix product as one would first write it.")),
+      h("span", { class: "note" }, "Naive matrix product.")),
     h("label", { class: "wide" }, "CUDA source", text),
     h("div", { class: "options" }, h("label", {}, "File name", name),
       choose("Or choose a .cu file", ".cu,.cuh,.cpp,.txt", false, take),

@@ -194,7 +194,7 @@ export function candidatesSection() {
         words = now.provenance;
         const numbers = [{ num: "#" }, { num: `Time${behind(words)}` }, { num: `Speedup${behind(words)}` }];
         const heads = [...numbers, "Outcome", "Candidate"];
-        rows = table("Candidates in the order in which they came", heads, [], { class: "candidates" });
+        rows = table("Candidates in order", heads, [], { class: "candidates" });
         fill(place, rows.box);
         drawn = 0;
       }
@@ -241,8 +241,8 @@ function rowOf(one, place, model) {
 export function gatesSection() {
   const place = h("div", { class: "gates" });
   const element = h("section", { class: "card", "aria-labelledby": "gates-title", hidden: true },
-    h("h2", { id: "gates-title" }, "Gates as they came"),
-    h("p", { class: "note" }, "In the order of their cost; the first that fails ends it."), place);
+    h("h2", { id: "gates-title" }, "Gates in order"),
+    h("p", { class: "note" }, "Cheapest first; the first failure ends the list."), place);
   /** @type {Map<number, ReturnType<typeof group>>} */
   const groups = new Map();
   return {
@@ -331,7 +331,7 @@ function verdict(told, caption) {
     h("p", {}, h("span", { class: "tag" }, told.subtype.replaceAll("_", " ")), " ",
       `one launch takes ${micros(told.time_us)}${behind(told.provenance)}`),
     rows.length ? table(caption, heads, rows, { class: "short" }).box : null,
-    h("p", {}, h("strong", {}, "What would relieve it: "), told.relief));
+    h("p", {}, h("strong", {}, "What helps: "), told.relief));
 }
 
 // What the job left, to be taken away.
@@ -478,7 +478,7 @@ async function report(element, job, signal) {
       if (!signal.aborted) fill(element, h("h2", {}, "Report"), problemBox(error, { retry: load }));
     }
   };
-  fill(element, h("p", { class: "note" }, "The report is being drawn…"));
+  fill(element, h("p", { class: "note" }, "Creating the report…"));
   await load();
 }
 
@@ -494,7 +494,7 @@ const RESULTS = {
   compile: (result) => [
     h("p", { class: "lead" }, result.ok ? `It compiles (${result.message})` : `It does not compile: ${placed(result)}`),
     result.resources.length ? resources(result.resources) : null,
-    ...output("What the compiler printed", result.log),
+    ...output("Compiler output", result.log),
   ],
   run: ({ outcome }) => {
     if (outcome.kind !== "program_ran") {
@@ -539,8 +539,8 @@ function resources(list) {
     h("tr", {}, h("th", { scope: "row" }, h("code", {}, one.kernel)), h("td", {}, one.sm_arch),
       ...[one.registers, one.static_smem_bytes, one.stack_bytes, one.spill_store_bytes + one.spill_load_bytes].map((n) =>
         h("td", { class: "num" }, n))));
-  const heads = ["Kernel", "Target", { num: "Registers a thread" }, { num: "Shared, B a block" },
-    { num: "Stack, B a thread" }, { num: "Spilled, B" }];
+  const heads = ["Kernel", "Target", { num: "Registers per thread" }, { num: "Shared memory, B/block" },
+    { num: "Stack, B/thread" }, { num: "Spilled, B" }];
   return table("Resources as ptxas reports them", heads, rows).box;
 }
 

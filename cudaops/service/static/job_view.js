@@ -114,7 +114,7 @@ function headOf(job) {
     setText(button, "Cancelling…");
     try {
       await cancel(job.id);
-      announce("Cancelling was asked for");
+      announce("Cancellation requested");
     } catch (error) {
       fill(trouble, problemBox(error));
       button.removeAttribute("aria-disabled");

@@ -1,4 +1,4 @@
-"""What the `cpu` executor's checker lets through and what it refuses, beside the common suite."""
+"""What the `cpu` executor's checker allows and what it refuses, beside the common suite."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ def test_threads_that_write_one_value_are_told_from_a_race(
     said = checked(executor, scale, SET_BY_ALL + body.replace("a[i]", "a[i % n]") + after)
     assert said
     assert {one.what for one in said} == {"shared_race"}
-    same = "threads that write one value to one place of shared memory"
+    same = "threads that write one value to one address of shared memory"
     assert ({one.habit for one in said} == {same}) == habit
 
 

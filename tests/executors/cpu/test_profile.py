@@ -646,7 +646,7 @@ COUNTED = """
 def test_an_array_indexed_by_a_value_is_local_memory(
     executor: CpuExecutor, case: Callable[..., Case]
 ) -> None:
-    """The verdict names it, and the dearest line is where the array is declared."""
+    """The verdict names it, and the hottest line is where the array is declared."""
     n = 1 << 15
     own = profiled(executor, case(COUNTED, (n // 256,), (256,), n, {"n": n}, buffers=("a", "b")))
     assert (own.get(ncu.LOCAL_LD_SECTORS) or 0) > 0

@@ -20,7 +20,7 @@ from cudaops.domain.workload import Allocation, Workload
 from cudaops.executors.base import InputSet
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.unit import captured_inputs
-from cudaops.executors.cuda.checking import Subject
+from cudaops.executors.cuda.checking import CheckedPlan
 from cudaops.executors.cuda.protocol import (
     Buffer,
     Launchable,
@@ -67,7 +67,7 @@ def product(folder: Path, n: int) -> Product:
 
 def subject(
     executor: CpuExecutor, case: Product, source: str, folder: Path, timeout_s: float = 60.0
-) -> Subject:
+) -> CheckedPlan:
     """A rewrite of it, as the `cuda` executor hands it to the checker."""
     rewrite = make_rewrite(source, proposer="test", title="test", why="test")
     program, workload = case
@@ -99,7 +99,7 @@ def subject(
         dumps={},
     )
     runner = Runner(executor, unit, workload, folder)
-    return Subject(unit, workload, plan, inputs, task, runner, folder, timeout_s)
+    return CheckedPlan(unit, workload, plan, inputs, task, runner, folder, timeout_s)
 
 
 class Runner:

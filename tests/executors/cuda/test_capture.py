@@ -407,7 +407,8 @@ def test_pointers_that_cannot_be_followed_are_limits(
     )
     with pytest.raises(InputError, match="parameter v holds a device address at byte 8, where"):
         on_gpu(platform, parsed).capture("fill", tmp_path / "c")
-    with pytest.raises(InputError, match="parameter x points to pointers to what is no allocation"):
+    says = "parameter x points to pointers to memory that is not an allocation"
+    with pytest.raises(InputError, match=says):
         on_gpu(platform, parsed).capture("rows", tmp_path / "c")
 
 
@@ -429,7 +430,7 @@ def test_a_variable_that_points_into_the_kernels_heap_is_a_limit_where_it_is_nam
         "cudaMemcpyToSymbol(given, &y, sizeof y); make<<<1, 1>>>(); use<<<1, 32>>>(x);"
         "read<<<1, 32>>>(x); cudaDeviceSynchronize();",
     )
-    says = "the variable made points to what is no allocation"
+    says = "the variable made points to memory that is not an allocation"
     with pytest.raises(InputError, match=says):
         on_gpu(platform, parsed).capture("use", tmp_path / "gpu")
     with pytest.raises(InputError, match=says):

@@ -16,10 +16,10 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.checking import (
     SAMPLE_THREADS,
     Checked,
+    CheckedPlan,
     CpuCheck,
     GpuChecker,
     Single,
-    Subject,
     _blocks,
     filled_shared,
     sampled_blocks,
@@ -362,7 +362,7 @@ class TestBoth:
 
 def on_scripted(
     gpu: ScriptedGpu, symbol: str, cpu: CpuExecutor, case: Product, folder: Path
-) -> Subject:
+) -> CheckedPlan:
     """A subject whose plan runs on the scripted GPU."""
     scripted = folder / "scripted"
     scripted.mkdir()

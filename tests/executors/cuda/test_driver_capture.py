@@ -191,7 +191,7 @@ def test_a_program_that_fails_says_so_itself(here: Here, tmp_path: Path) -> None
         ("nothing_of_this_name", "nor on PATH"),
         ("./kernel.cubin", "--run: ./kernel.cubin is no program (it may not be executed)"),
         ("./script.py", '--run "python3 ./script.py"'),
-        ("./static", "so nothing can watch its launches; link it dynamically"),
+        ("./static", "so its launches cannot be recorded; link it dynamically"),
     ],
 )
 def test_programs_that_cannot_be_run_so(here: Here, command: str, says: str) -> None:

@@ -17,7 +17,7 @@ from cudaops.executors.cuda.ncu_sets import (
     LEAST_COUNTERS,
     LEFT_OUT,
     MOST_S,
-    Launch,
+    LaunchCost,
     Sections,
     affordable,
     collected,
@@ -43,7 +43,7 @@ H100 = 80 * GB
     ids=["short", "page-rank", "lrn", "long", "depixel", "too long", "too large to copy"],
 )
 def test_a_set_that_ends_in_time(seconds: float, size_bytes: int, found: Sections | None) -> None:
-    launch = Launch(seconds, size_bytes, H100)
+    launch = LaunchCost(seconds, size_bytes, H100)
     assert affordable("deciding", launch) == found
     assert found is None or profile_s(found, launch) <= MOST_S
 
@@ -62,14 +62,14 @@ def test_costs_are_those_that_were_seen(
 ) -> None:
     """An H200, 2026-11-23 and 24: benchmarks/results, capture-costs; 5.4 s for a short kernel."""
     seen = took_s - 5.4 - loading_s
-    expected = profile_s("deciding", Launch(seconds, size_bytes, 141 * GB))
+    expected = profile_s("deciding", LaunchCost(seconds, size_bytes, 141 * GB))
     assert 0.8 * seen < expected < 2 * seen
 
 
 def test_no_more_is_collected_than_was_wanted() -> None:
-    assert affordable("full", Launch(1e-3, GB, H100)) == "full"
-    assert affordable("full", Launch(24.5e-3, 0, H100)) == "deciding"
-    assert affordable("brief", Launch(1e-3, GB, H100)) == "brief"
+    assert affordable("full", LaunchCost(1e-3, GB, H100)) == "full"
+    assert affordable("full", LaunchCost(24.5e-3, 0, H100)) == "deciding"
+    assert affordable("brief", LaunchCost(1e-3, GB, H100)) == "brief"
 
 
 def test_sets_hold_each_other() -> None:
@@ -86,7 +86,7 @@ def test_a_small_set_tells_the_same_of_a_kernel_that_waits_for_l1() -> None:
     (launch,) = parse_raw(page)
     sections = {
         "GPU Speed Of Light Throughput", "Memory Workload Analysis", "Scheduler Statistics",
-        "Warp State Statistics", "Launch Statistics", "Occupancy",
+        "Warp State Statistics", "LaunchCost Statistics", "Occupancy",
     }  # fmt: skip
     kept = {row.name for row in ncu.DETAILS_ROWS if row.section in sections}
     kept |= {row.name for row in ncu.COUNTER_ROWS if row.section == "Warp stalls"}

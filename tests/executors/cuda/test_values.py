@@ -112,7 +112,7 @@ def test_conversions(value: Value, type_text: str, size: int, expected: bytes) -
         (NumberValue(value=1.5), "Colour", 4, "a number is given where Colour is needed"),
         (NumberValue(value=1), "Affine", 24, "a number is given where Affine is needed"),
         (NumberValue(value=1), "float1", 4, "a number is given where float1 is needed"),
-        (NumberValue(value=math.inf), "int", 4, "inf is no integer"),
+        (NumberValue(value=math.inf), "int", 4, "inf is not an integer"),
         (NullValue(), "int", 4, "a pointer is given where int is needed"),
         (BufferValue(allocation=0), "unsigned long", 8, "where unsigned long is needed"),
         (RawValue(raw_hex="01"), "Affine", 2, "1 bytes are given where 2 are needed"),

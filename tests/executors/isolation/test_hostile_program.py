@@ -69,7 +69,7 @@ def test_contained_while_it_runs_and_is_captured(
     if executor.isolation not in ("S2", "S3"):
         pytest.skip(f"this machine reaches {executor.isolation}")
     earlier = author / "runs" / "earlier" / "run.json"
-    # Behind a letter, since what an argument names is let through.
+    # Behind a letter, since what an argument names is allowed.
     argv = (f"x{author / '.env'}", f"x{earlier}", f"x{tmp_path / 'cache'}", str(os.getpid()), "0")
     (tmp_path / "hostile.cu").write_text(HOSTILE, encoding="utf-8")
     hostile = load_program(tmp_path / "hostile.cu")

@@ -380,7 +380,7 @@ def test_a_build_that_was_killed_is_made_anew(cpu_executor: CpuExecutor, filters
             "app",
             "the build fails with exit code 1: src/blur.cu:1:10: fatal error: blur.cuh: No such",
         ),
-        ("src/blur.cu", "true", "app", "the build asked no nvcc that cudaops could see"),
+        ("src/blur.cu", "true", "app", "the build called no nvcc that cudaops can intercept"),
         (
             "src/main.cpp",
             "nvcc -c src/scale.cu",
@@ -414,7 +414,7 @@ def test_what_is_wrong_is_one_line(
 
 
 def test_a_folder_that_is_no_projects(cpu_executor: CpuExecutor, filters: Path) -> None:
-    with pytest.raises(InputError, match="is no project's folder"):
+    with pytest.raises(InputError, match="is not a project folder"):
         cpu_executor.open_project(Path("/tmp"), filters / "src/blur.cu", "make", None)
     with pytest.raises(InputError, match="start cudaops in your project's folder"):
         cpu_executor.open_project(filters / "include", filters / "src/blur.cu", "make", None)

@@ -4,7 +4,7 @@ The buffers between guard bands, a copy of each that it is restored from, memory
 L2 with, and what is known of the device's own times. A search has hundreds of tasks over the same
 buffers: `Kept` lets their state stay for the next. Nothing is accepted on what is timed there, and
 still it must be what was captured: it goes at once when any task fails, a broken guard band among
-the failures, and after each task the copies, between guard bands of their own, are held against
+the failures, and after each task the copies, between guard bands of their own, are compared with
 their files at some places.
 """
 

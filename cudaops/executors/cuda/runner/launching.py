@@ -389,7 +389,7 @@ def _sized(data: bytes, size_bytes: int) -> bytes:
 
 def _integer(number: int | float, size_bytes: int) -> bytes:
     if isinstance(number, float) and not math.isfinite(number):
-        raise Unpackable(f"{number} is no integer")
+        raise Unpackable(f"{number} is not an integer")
     return (int(number) % (1 << (8 * size_bytes))).to_bytes(size_bytes, "little")
 
 

@@ -23,7 +23,7 @@ GUARD = GUARD_WORD * (GUARD_BYTES // len(GUARD_WORD))
 ALIGNMENT = 256
 """Of what the driver gives. Source: CUDA C++ Programming Guide, device memory accesses."""
 PIECES, PIECE_BYTES = 6, 4096
-"""Places of a copy that are held against its file after a task, beside its two ends."""
+"""Places of a copy that are compared with its file after a task, beside its two ends."""
 CHUNK_BYTES = 8 * 1024**2
 """Moved between host and device at a time: what was moved last still is in a processor's cache when
 it is written or compared. All goes through the same memory of the host: fresh pages for every chunk

@@ -35,7 +35,7 @@ REMEDIES: dict[str, str] = {
     ),
     "CUDA_ERROR_SYSTEM_NOT_READY": "start the fabric manager: systemctl start nvidia-fabricmanager",
     "CUDA_ERROR_DEVICE_UNAVAILABLE": (
-        "another process holds the GPU alone: see `nvidia-smi -q -d COMPUTE`"
+        "another process has exclusive use of the GPU: see `nvidia-smi -q -d COMPUTE`"
     ),
     "CUDA_ERROR_OUT_OF_MEMORY": "end other processes on the GPU; `nvidia-smi` lists them",
     "CUDA_ERROR_UNKNOWN": "reload the module as root: rmmod nvidia_uvm; modprobe nvidia_uvm",

@@ -461,12 +461,12 @@ class _Measurement:
         if self.policy.cupti_launches < 1:
             return times
         if self.activity is None:
-            self.notices.append("kernel durations by CUPTI were not taken: it is not loaded here")
+            self.notices.append("no kernel durations by CUPTI: it is not loaded")
             return times
         try:
             return [self._traced(one, self.activity) for one in times]
         except ActivityMissing as problem:
-            self.notices.append(f"kernel durations by CUPTI were not taken: {problem}")
+            self.notices.append(f"no kernel durations by CUPTI: {problem}")
             return times
 
     def _traced(self, times: RegimeTimes, activity: KernelTimes) -> RegimeTimes:
@@ -518,7 +518,7 @@ class _Measurement:
     def _say_what_is_missing(self, times: Sequence[RegimeTimes]) -> None:
         states = [state for one in times for state in one.blocks]
         if any(s.sm_clock_mhz is None for s in states):
-            self.notices.append("the SM clock is not known: NVML cannot be asked")
+            self.notices.append("the SM clock is not known: NVML is not available")
         if self.bench.driver.facts.l2_bytes <= 0:
             self.notices.append("the size of the L2 is not known: it was not written over")
         if left := self.bench.without_copy:

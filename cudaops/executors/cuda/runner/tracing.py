@@ -1,4 +1,4 @@
-"""Kernel durations as a tracer saw them, held against what was planned; CUPTI is the tracer.
+"""Kernel durations as a tracer saw them, compared with what was planned; CUPTI is the tracer.
 
 A tracer slows launches down, so it is switched on for a few launches after every other time was
 taken, and off again. Where it cannot be had, a measurement says so and goes without.

@@ -623,7 +623,7 @@ class Recorder {
     }
     const Range& range = reach.of[(size_t)i].front().range;
     bool is_lost = type.pointee_pointer && !reach.holds[reach.index(range)];
-    std::string limit = is_lost ? line("limit\t%d\tparameter @N%d@ points to pointers to what is no allocation", id, i) : "";
+    std::string limit = is_lost ? line("limit\t%d\tparameter @N%d@ points to pointers to memory that is not an allocation", id, i) : "";
     return limit + line("arg\t%d\t%d\tpointer\t%s\t%d\t%zu\t%lld", id, i, type.element, (int)type.pointee_const,
                         reach.index(range), (long long)(p - range.begin));
   }
