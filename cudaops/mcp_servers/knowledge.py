@@ -17,6 +17,7 @@ from cudaops.mcp_servers.calls import reads
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.sessions import Session
 from cudaops.prompts import expert_notes
+from cudaops.rag.kernel_words import kernel_words
 from cudaops.rag.knowledge import NOTHING_FOUND, Knowledge, KnowledgeStatus, NoteText
 
 MAX_RESULTS = 20
@@ -105,10 +106,19 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
             str | None,
             Field(description="Verdict subtype whose page must lead: `l1_load_throughput`."),
         ] = None,
+        kernel: Annotated[
+            str,
+            Field(description="With `subtype`, the kernel's code: added sources bring its like."),
+        ] = "",
+        kind: Annotated[
+            str | None,
+            Field(description="Only sources of this kind: `notes`, `flashinfer`, `documents`."),
+        ] = None,
     ) -> SearchResult:
         """Find passages on a CUDA performance problem or technique; none where none is relevant."""
         knowledge = lazy.get()
-        citations = knowledge.search(query, limit, subtype)
+        words = kernel_words(kernel)
+        citations = knowledge.search(query, limit, subtype, kernel=words, kind=kind)
         return SearchResult(
             query=query,
             citations=citations,

@@ -121,7 +121,7 @@ _TERMS = sql.SQL("c.terms || ''::tsvector")
 _MATCHING: LiteralString = """
     SELECT chunk, terms FROM (
         SELECT c.id AS chunk, {terms} AS terms FROM chunks c
-        WHERE c.terms @@ %(loose)s::tsquery AND {not_house} LIMIT {loose_limit}
+        WHERE c.terms @@ %(loose)s::tsquery AND {among} LIMIT {loose_limit}
     ) loose WHERE terms @@ %(rare)s::tsquery LIMIT {rows}
 """
 
@@ -144,10 +144,11 @@ _NEAREST: LiteralString = """
     ) found JOIN chunks c ON c.id = found.chunk JOIN notes n ON n.id = c.note WHERE {which}
 """
 
-_NEAREST_OF_HOUSE: LiteralString = """
+_NEAREST_OF_PART: LiteralString = """
     SELECT e.chunk FROM notes n JOIN chunks c ON c.note = n.id JOIN {table} e ON e.chunk = c.id
-    WHERE n.kind <> 'document' ORDER BY ({distance}) + 0, e.chunk LIMIT {nearest}
+    WHERE {which} ORDER BY ({distance}) + 0, e.chunk LIMIT {nearest}
 """
+"""Of a part that has its rows by itself: the index would bring others' first."""
 
 _NO_VECTORS = "SELECT NULL::bigint AS chunk WHERE false"
 
@@ -164,11 +165,14 @@ WHERE n.kind = 'bottleneck' AND %s = ANY(n.subtypes) ORDER BY n.id, c.position
 
 HOUSE: LiteralString = "n.kind <> 'document'"
 OTHERS: LiteralString = "n.kind = 'document'"
+OF_KIND: LiteralString = "n.source = %(kind)s"
 ALL: LiteralString = "true"
 
-_NOT_HOUSE: LiteralString = (
-    "NOT EXISTS (SELECT FROM notes n WHERE n.id = c.note AND n.kind <> 'document')"
-)
+_AMONG: dict[LiteralString, LiteralString] = {
+    OTHERS: "NOT EXISTS (SELECT FROM notes n WHERE n.id = c.note AND n.kind <> 'document')",
+    OF_KIND: "EXISTS (SELECT FROM notes n WHERE n.id = c.note AND n.source = %(kind)s)",
+}
+"""The same of a passage `c`; true for the rest."""
 
 Order = Callable[[Sequence[str]], Sequence[int]]
 """Of texts, best first, what a reranker thinks of them: their indices."""
@@ -184,6 +188,8 @@ def search(
     k: int = 5,
     subtype: str | None = None,
     *,
+    kernel: str = "",
+    kind: str | None = None,
     weights: Weights = DEFAULT_WEIGHTS,
     order: Order | None = None,
 ) -> list[Citation]:
@@ -191,26 +197,35 @@ def search(
 
     With `subtype`, in this order: what relieves it, up to `ACTIONS` further passages on what to do
     (one of them a user's, where there is one), why it happens, what it costs, then the rest by
-    score. Empty where nothing is near enough. `order` reranks what was found by score.
+    score. `kernel`: words on what the kernel at work does; by these a user's sources are looked up
+    then, for what limits a kernel says nothing of which kernels are like it. `kind`: of the
+    sources, alone. Empty where nothing is near enough. `order` reranks what was found by score.
 
     Raises KnowledgeUnavailable, or ModelUnavailable where the query cannot be embedded.
     """
     if k <= 0:
         return []
-    query, subtype = clean(query), clean(subtype or "")
-    vector = embedder.embed_query(query)
+    query, subtype, kernel = clean(query), clean(subtype or ""), clean(kernel)
     table = store.vector_table(embedder)
-    # The cosine distance to a zero vector is not a number: words alone decide then.
-    usable = table is not None and weights.vectors > 0 and math.fsum(x * x for x in vector) > 0
     with store.transaction() as cursor:
-        look = _Look(cursor, query, subtype, weights, vector, table if usable else None, embedder)
-        page = look.page() if subtype else []
+
+        def look_for(words: str, about: str = "") -> _Look:
+            vector = embedder.embed_query(words)
+            # The cosine distance to a zero vector is not a number: words alone decide then.
+            usable = weights.vectors > 0 and math.fsum(x * x for x in vector) > 0
+            near = table if usable else None
+            return _Look(cursor, words, about, weights, vector, near, embedder, clean(kind or ""))
+
+        look = look_for(query, subtype)
+        page = look.page() if subtype and kind is None else []
         if not page:
-            found = _spread(look.reranked(look.found(ALL), k, order), k)
+            which = ALL if kind is None else OF_KIND
+            found = _spread(look.reranked(look.found(which), k, order), k)
         else:
             own = {each.chunk for each in page}
             house = [each for each in look.found(HOUSE) if each.chunk not in own]
-            others = look.found(OTHERS)
+            others = (look_for(kernel) if kernel else look).found(OTHERS)
+            others = [each for each in others if each.to_act_on]
             found = _arranged(page, look.reranked(house, k, order), look.reranked(others, k, order))
         return look.citations(found[:k])
 
@@ -288,6 +303,7 @@ class _Look:
         vector: list[float],
         table: sql.Identifier | None,
         embedder: Embedder,
+        kind: str,
     ) -> None:
         self._cursor = cursor
         self._subtype, self._weights = subtype, weights
@@ -297,7 +313,7 @@ class _Look:
         free = [None] * (self._slots - len(terms.words))
         self._parameters: dict[str, object] = {
             "rare": terms.rare, "loose": terms.loose, "every": terms.every, "total": terms.total,
-            "parts": PART_WEIGHTS, "vector": Vector(vector), "subtype": subtype,
+            "parts": PART_WEIGHTS, "vector": Vector(vector), "subtype": subtype, "kind": kind,
             **{f"word{i}": word for i, word in enumerate([*terms.words, *free])},
             **{f"idf{i}": idf for i, idf in enumerate([*terms.idf, *free])},
         }  # fmt: skip
@@ -402,7 +418,8 @@ def _statement(
     join: sql.Composable = sql.SQL("")
     if table_name is not None:
         table = sql.Identifier(table_name.strip('"'))
-        nearest = sql.SQL(_NEAREST_OF_HOUSE if house else _NEAREST).format(
+        part = house or which == OF_KIND
+        nearest = sql.SQL(_NEAREST_OF_PART if part else _NEAREST).format(
             table=table, which=sql.SQL(which), distance=distance, nearest=sql.Literal(NEAREST)
         )
         cosine = sql.SQL("coalesce(nullif(1 - ({}), 'NaN'), 0)").format(distance)
@@ -411,7 +428,7 @@ def _statement(
         terms=_TERMS,
         rows=sql.Literal(MATCHING_ROWS),
         loose_limit=sql.Literal(LOOSE_ROWS),
-        not_house=sql.SQL(_NOT_HOUSE if which == OTHERS else "true"),
+        among=sql.SQL(_AMONG.get(which, "true")),
     )
     search = sql.SQL(_SEARCH).format(
         matching=matching,

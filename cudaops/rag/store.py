@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.resources import files
@@ -55,13 +55,15 @@ class Source(NamedTuple):
     """Where notes come from."""
 
     origin: str
-    """`builtin`, or the absolute path that was added."""
+    """`builtin`, the absolute path that was added, or `pypi:NAME`."""
     kind: str
     """`notes`, `documents` or a project: `flashinfer`."""
     weight: float
     """Factor of its scores."""
     notes: int
     passages: int
+    licence: str = ""
+    """Empty where it is not known."""
 
 
 class Store:
@@ -101,13 +103,19 @@ class Store:
         except psycopg.Error as error:
             raise self._unavailable(error) from error
 
-    def sync(self, origin: str, notes: Sequence[Note], embedder: Embedder) -> Synced:
+    def sync(
+        self,
+        origin: str,
+        notes: Sequence[Note],
+        embedder: Embedder,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Synced:
         """Make `notes` all that `origin` has, and every chunk of every origin embedded.
 
         What did not change is neither written nor embedded again. Notes are written with their
         chunks and vectors, some at a time in a transaction, and notes that are gone are removed
         last: cut short anywhere, the same call continues. Safe to call from several processes at
-        once.
+        once. `progress` hears how many passages of how many are written.
 
         Raises KnowledgeUnavailable or ModelUnavailable; what was written until then stays.
         """
@@ -126,6 +134,8 @@ class Store:
         for batch in _embedded_ahead(cut, embedder):
             with self.transaction() as cursor:
                 embedded += _write(cursor, table, batch)
+            if progress is not None:
+                progress(embedded, new)
         with self.transaction() as cursor:
             _lock(cursor)
             cursor.execute("SELECT id FROM notes WHERE origin = %s", [origin])
@@ -140,12 +150,13 @@ class Store:
         return Synced(len(notes) - len(changed), len(changed), len(gone), embedded)
 
     def sources(self) -> list[Source]:
-        """All of them, by origin."""
+        """All of them, by origin; one that bundles others once for each."""
         with self.transaction() as cursor:
             cursor.execute(
-                "SELECT n.origin, n.source, n.weight, count(DISTINCT n.id), count(c.id)"
+                "SELECT n.origin, n.source, n.weight, count(DISTINCT n.id), count(c.id),"
+                " coalesce((SELECT value FROM facts WHERE name = 'licence/' || n.origin), '')"
                 " FROM notes n LEFT JOIN chunks c ON c.note = n.id"
-                " GROUP BY n.origin, n.source, n.weight ORDER BY n.origin"
+                " GROUP BY n.origin, n.source, n.weight ORDER BY n.origin, n.source"
             )
             return [Source(*row) for row in cursor.fetchall()]
 
