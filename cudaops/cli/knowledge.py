@@ -59,7 +59,7 @@ def add(
         raise InputError("give a PATH, pypi:NAME or --recommended")
     if what is not None and not is_package(what) and not Path(what).exists():
         raise InputError(f"{what}: no such file or folder")
-    wanted = [(what, only or ())] if what is not None else []
+    wanted = [(what, tuple(only or ()))] if what is not None else []
     if recommended:
         wanted = [(PREFIX + each.name, each.only) for each in RECOMMENDED]
     with knowledge_base(load_settings()) as knowledge:

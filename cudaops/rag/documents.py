@@ -327,11 +327,8 @@ def _note(file: _File, origin: str, note_id: str, source: str) -> Note:
 
 def _fenced(parts: list[tuple[str, str]], language: str) -> str:
     """Sections of code; a fence within it would end ours."""
-    return "\n\n".join(
-        f"## {heading or DECLARATIONS}\n```{language}\n{body.strip().replace('```', chr(39) * 3)}\n```"
-        for heading, body in parts
-        if body.strip()
-    )
+    said = [(head or DECLARATIONS, body.strip().replace("```", "'''")) for head, body in parts]
+    return "\n\n".join(f"## {head}\n```{language}\n{body}\n```" for head, body in said if body)
 
 
 def _definitions(text: str) -> list[tuple[str, str]]:

@@ -82,11 +82,10 @@ def _is_reduction(code: str) -> bool:
 def _is_sampling(code: str) -> bool:
     """A running sum is compared with something, and the loop ends there."""
     for body in _loops(code):
-        for found in _ACCUMULATED.finditer(body):
+        for found in _ACCUMULATED.finditer(body) if _LEFT.search(body) else ():
             name = re.escape(found[1])
             if re.search(rf"\bif\s*\([^;{{}}]*\b{name}\b[^;{{}}]*[<>]|[<>]=?\s*{name}\b", body):
-                if _LEFT.search(body):
-                    return True
+                return True
     return False
 
 

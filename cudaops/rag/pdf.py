@@ -6,6 +6,7 @@ Read in a process of its own with limits: a PDF may be made to exhaust memory or
 from __future__ import annotations
 
 import importlib
+import io
 import resource
 import subprocess
 import sys
@@ -79,7 +80,7 @@ def _main() -> int:
     except ImportError:
         return _NO_LIBRARY
     # What a broken file makes the library raise ends this process: its last line says what.
-    text = _markdown(pypdf.PdfReader(sys.stdin.buffer))
+    text = _markdown(pypdf.PdfReader(io.BytesIO(sys.stdin.buffer.read())))
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
     return 0
 
