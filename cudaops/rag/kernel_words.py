@@ -7,7 +7,9 @@ every iteration is a scan. The names that it has come besides.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
@@ -19,20 +21,31 @@ _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 _SHORTEST = 3
 """Letters of a name's part that says something."""
 
+MOST_CHARACTERS = 20_000
+"""Of a kernel's code; what follows is not looked at."""
+
+MOST_LOOPS = 64
+
 _NO_WORDS = frozenset({"kernel", "device", "global", "cuda", "gpu", "fast", "naive", "simple"})
 
 _LOAD = r"[\w.>-]+(?:\[[^\]]*\])+"
 _FACTOR = rf"(?:\w+\(\s*)?{_LOAD}\s*\)?"
 _PRODUCT = re.compile(rf"\+=\s*[^;]*?{_FACTOR}\s*\*\s*{_FACTOR}|\bfmaf?\s*\(|\bwmma::|\bmma_sync\b")
-_SQUARE = re.compile(r"\b(\w+(?:\[[^\]]*\])?)\s*\*\s*\1(?![\w\[])")
+_SQUARES = re.compile(
+    r"\+=\s*(\w+(?:\[[^\]]*\])?)\s*\*\s*\1\s*;|\bfmaf?\(\s*(\w+(?:\[[^\]]*\])?)\s*,\s*\2\s*,"
+)
+_GATHERED = re.compile(r"\*\s*\w+\[\s*\w+\[|\b(\w+)\s*=\s*\w+\[[^;]*;[^;]*\*\s*\w+\[\1\]")
+"""A factor whose index is itself loaded."""
 _EXP = re.compile(r"\b(?:__)?(?:h?exp2?|h?exp2?f|hexp)\s*\(")
 _ROOT = re.compile(r"\b(?:__f)?r?sqrtf?(?:_r[nzud])?\s*\(")
-_MAX = re.compile(r"\bf?maxf?\s*\(|\bif\s*\(\s*\w+[^;()]*>\s*(\w+)\s*\)\s*\{?\s*\1\s*=")
+_MAX = re.compile(r"\bf?maxf?\s*\(|\bif\s*\(\s*\w+[^;()]{0,200}>\s*(\w+)\s*\)\s*\{?\s*\1\s*=")
 _ACCUMULATED = re.compile(r"\b(\w+)\s*(?:\+=|=\s*\1\s*\+)")
-_DOUBLING = re.compile(r"\(\s*(?:int|unsigned|auto)?[^;]*\b(\w+)\s*=\s*1\b[^;]*;[^;]*;[^)]*"
-                       r"(?:<<=\s*1|\*=\s*2|\+=\s*\1)")  # fmt: skip
-_HALVING = re.compile(r";[^;)]*(?:>>=\s*1|/=\s*2)")
-_PICKED = re.compile(r"\bif\s*\([^;{}]*[<>]=?[^;{}]*\)\s*\{[^{}]*\w+\s*=[^{}]*\w+\s*=[^{}]*\}")
+_DOUBLING = re.compile(
+    r"\((?:int|unsigned|auto)?[^;()]{0,80}\b(\w+)\s*=\s*1\b[^;]{0,80};[^;]{0,200};"
+    r"[^)]{0,80}(?:<<=\s*1|\*=\s*2|\+=\s*\1)"
+)
+_HALVING = re.compile(r";[^;)]{0,80}(?:>>=\s*1|/=\s*2)")
+_PICKED = re.compile(r"\bif\s*\([^;{}]{0,200}[<>][^;{}]{0,200}\)\s*\{[^{}=]*=[^{}=]*=[^{}]*\}")
 _LEFT = re.compile(r"\b(?:break|return)\b")
 _COUNTED = re.compile(r"\batomicAdd\s*\(\s*&?\s*\w+\s*[\[+][^;]*,\s*1[uUlL]*(?:\.0?f?)?\s*\)")
 _SWAPPED = re.compile(
@@ -54,13 +67,17 @@ def _is_softmax(code: str) -> bool:
 
 
 def _is_norm(code: str) -> bool:
-    sums = any(_SQUARE.search(each[0]) for each in re.finditer(r"\+=[^;]*|fmaf?\([^;]*", code))
-    return bool(sums and _ROOT.search(code))
+    return bool(_SQUARES.search(code) and _ROOT.search(code))
 
 
 def _is_product(code: str) -> bool:
-    return bool(_PRODUCT.search(code) and not _EXP.search(code) and not _ROOT.search(code)
-                and any(True for _ in _loops(code)))  # fmt: skip
+    return any(_PRODUCT.search(body) for body in _loops(code)) and not (
+        _EXP.search(code) or _ROOT.search(code) or _SQUARES.search(code) or _is_gathered(code)
+    )
+
+
+def _is_gathered(code: str) -> bool:
+    return any("+=" in body and _GATHERED.search(body) for body in _loops(code))
 
 
 def _is_scan(code: str) -> bool:
@@ -76,7 +93,11 @@ def _is_scan(code: str) -> bool:
 
 
 def _is_reduction(code: str) -> bool:
-    return bool(_HALVING.search(code) or re.search(r"__shfl_(?:down|xor)_sync", code))
+    """A running sum in a loop, or a tree of sums; of a class that has sums, it says nothing."""
+    sums = bool(_HALVING.search(code) or re.search(r"__shfl_(?:down|xor)_sync", code))
+    sums = sums or any(_ACCUMULATED.search(body) for body in _loops(code))
+    others = (_is_product, _is_gathered, _is_softmax, _is_norm, _is_scan, _is_sampling)
+    return sums and not any(is_it(code) for is_it in others)
 
 
 def _is_sampling(code: str) -> bool:
@@ -99,19 +120,19 @@ _CLASSES = (
     _Class("softmax", lambda code: _is_softmax(code) and not _is_attention(code)),
     _Class("norm normalization layer rms", _is_norm),
     _Class("matrix multiply gemm", _is_product),
+    _Class("sparse matrix spmv csr", _is_gathered),
     _Class("scan prefix sum", lambda code: _is_scan(code) and not _is_sampling(code)),
     _Class("sampling probability", _is_sampling),
     _Class("argmax topk top k", _is_selection),
-    _Class("reduction reduce sum", lambda code: _is_reduction(code) and not _is_norm(code)
-           and not _is_softmax(code) and not _is_scan(code)),
+    _Class("reduction reduce sum", _is_reduction),
     _Class("histogram", lambda code: bool(_COUNTED.search(code))),
     _Class("sort", lambda code: bool(_SWAPPED.search(code))),
-)  # fmt: skip
+)
 
 
 def kernel_words(text: str) -> str:
     """Words on what a kernel's code does, then parts of its names. Empty where nothing tells."""
-    code = _COMMENT.sub(" ", text)
+    code = _COMMENT.sub(" ", text)[:MOST_CHARACTERS]
     said = [word for each in _CLASSES if each.is_it(code) for word in each.words.split()]
     for name in _NAME.findall(code):
         said += [word for word in words_of(name) if len(word) >= _SHORTEST]
@@ -124,22 +145,28 @@ def words_of(name: str) -> list[str]:
     return [part.lower() for part in _WORD.findall(name)]
 
 
-def _loops(code: str) -> Iterator[str]:
+@lru_cache(maxsize=8)
+def _loops(code: str) -> tuple[str, ...]:
     """Bodies of loops, outer ones too."""
-    for found in re.finditer(r"\b(?:for|while)\s*\(", code):
-        start = _after(code, found.end() - 1, "(", ")")
-        rest = code[start:].lstrip()
-        if rest.startswith("{"):
-            yield rest[: _after(rest, 0, "{", "}")]
-        else:
-            yield rest[: rest.find(";") + 1]
+    closed = _closed(code)
+    bodies = []
+    for found in islice(re.finditer(r"\b(?:for|while)\s*\(", code), MOST_LOOPS):
+        start = closed.get(found.end() - 1)
+        if start is None:
+            continue
+        start += len(code[start:]) - len(code[start:].lstrip())
+        end = closed.get(start) if code[start : start + 1] == "{" else code.find(";", start) + 1
+        bodies.append(code[start : end or len(code)])
+    return tuple(bodies)
 
 
-def _after(code: str, start: int, opening: str, closing: str) -> int:
-    """Where the bracket that opens at `start` is closed, one past it."""
-    depth = 0
-    for at in range(start, len(code)):
-        depth += (code[at] == opening) - (code[at] == closing)
-        if depth == 0:
-            return at + 1
-    return len(code)
+def _closed(code: str) -> dict[int, int]:
+    """Of each bracket that is closed, one past where."""
+    open_at: dict[str, list[int]] = {")": [], "}": []}
+    closed: dict[int, int] = {}
+    for found in re.finditer(r"[(){}]", code):
+        if found[0] in "({":
+            open_at[")" if found[0] == "(" else "}"].append(found.start())
+        elif open_at[found[0]]:
+            closed[open_at[found[0]].pop()] = found.end()
+    return closed
