@@ -1,7 +1,8 @@
 """The knowledge base, measured: whether a search finds what answers a question, and how fast.
 
     python benchmarks/knowledge.py              first and warm search, and their ratio
-    python benchmarks/knowledge.py quality      knowledge_questions.toml; -v: what missed
+    python benchmarks/knowledge.py quality      knowledge_questions.toml; -v: what missed;
+                                                --recommended: with those packages added
     python benchmarks/knowledge.py sizes [N]    searches among 1,000 to N (500,000) passages; Linux
 
 The ratio of first to warm does not depend on how fast the machine is. What was measured stands in
@@ -35,6 +36,7 @@ from cudaops.prompts.prompt import render
 from cudaops.rag.embedding import WordLlamaEmbedder
 from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.notes import COST, REASON, REMEDY, Note, builtin_notes
+from cudaops.rag.packages import PREFIX, RECOMMENDED
 from cudaops.rag.retrieval import DEFAULT_WEIGHTS, Weights, search
 
 WARM_SEARCHES = 50
@@ -128,6 +130,8 @@ def quality() -> None:
     asked = questions()
     with knowledge_base() as knowledge:
         knowledge.search(QUERY, 1)
+        for each in RECOMMENDED if "--recommended" in sys.argv else ():
+            print(knowledge.add(PREFIX + each.name, only=each.only).origin)
         store, embedder = knowledge._store, knowledge._embedder
         found = {
             name: {

@@ -94,8 +94,13 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
         middleware=[Guide(Session())],
     )
 
+    _offer_search(server, lazy)
+    _offer_notes(server, lazy)
     _offer_expert_notes(server)
+    return server
 
+
+def _offer_search(server: FastMCP, lazy: _Lazy) -> None:
     @server.tool(annotations=reads("Search the notes"))
     def search_knowledge(
         query: Annotated[
@@ -126,21 +131,6 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
             searched_with=knowledge.searched_with,
         )
 
-    @server.tool(annotations=reads("Read a note"))
-    def read_note(
-        note: Annotated[str, Field(min_length=1, description="A note's id: `note` of a citation.")],
-    ) -> NoteText:
-        """Read a whole note."""
-        return lazy.get().read(note)
-
-    @server.tool(annotations=reads("Say what notes there are"))
-    def knowledge_status() -> KnowledgeStatus:
-        """Say how many notes there are, where they are kept and which model searches them."""
-        return lazy.get().status()
-
-    _offer_pages(server, lazy)
-    return server
-
 
 def _offer_expert_notes(server: FastMCP) -> None:
     """They are part of the program: no knowledge base is opened for them."""
@@ -165,7 +155,19 @@ def _offer_expert_notes(server: FastMCP) -> None:
         return {f"expert://{note.id}": note.signal for note in expert_notes.all_notes()}
 
 
-def _offer_pages(server: FastMCP, lazy: _Lazy) -> None:
+def _offer_notes(server: FastMCP, lazy: _Lazy) -> None:
+    @server.tool(annotations=reads("Read a note"))
+    def read_note(
+        note: Annotated[str, Field(min_length=1, description="A note's id: `note` of a citation.")],
+    ) -> NoteText:
+        """Read a whole note."""
+        return lazy.get().read(note)
+
+    @server.tool(annotations=reads("Say what notes there are"))
+    def knowledge_status() -> KnowledgeStatus:
+        """Say how many notes there are, where they are kept and which model searches them."""
+        return lazy.get().status()
+
     @server.resource("note://{note*}", mime_type="text/markdown", title="Note")
     def note_page(note: str) -> str:
         """A note as Markdown, its front matter as JSON in a comment."""

@@ -366,7 +366,7 @@ _CALLED = re.compile(r"(~?\w+|operator\s*\S+?)\s*\(")
 
 _NO_NAME = frozenset({
     "__launch_bounds__", "__attribute__", "__declspec", "alignas", "decltype", "if", "for", "while",
-    "switch", "requires", "noexcept", "defined",
+    "switch", "requires", "noexcept", "defined", "constexpr", "sizeof", "static_assert",
 })  # fmt: skip
 
 

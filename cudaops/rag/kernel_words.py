@@ -1,7 +1,7 @@
 """What a kernel does, in the words under which libraries keep kernels of its class.
 
 Told by the form of its code, whatever its author calls things: a running sum that is stored in
-every iteration is a scan. The names that it has come besides.
+every iteration is a scan.
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ _DOUBLING = re.compile(
     r"[^)]{0,80}(?:<<=\s*1|\*=\s*2|\+=\s*\1)"
 )
 _HALVING = re.compile(r";[^;)]{0,80}(?:>>=\s*1|/=\s*2)")
-_PICKED = re.compile(r"\bif\s*\([^;{}]{0,200}[<>][^;{}]{0,200}\)\s*\{[^{}=]*=[^{}=]*=[^{}]*\}")
+_PICKED = re.compile(
+    r"\bif\s*\([^;{}]{0,200}[<>][^;{}]{0,200}\)\s*\{\s*\w+\s*=(?!=)[^{}=]*;\s*[\w\[\]]+\s*=(?!=)[^{}]*\}"
+)
 _LEFT = re.compile(r"\b(?:break|return)\b")
 _COUNTED = re.compile(r"\batomicAdd\s*\(\s*&?\s*\w+\s*[\[+][^;]*,\s*1[uUlL]*(?:\.0?f?)?\s*\)")
 _SWAPPED = re.compile(
@@ -123,7 +125,7 @@ _CLASSES = (
     _Class("sparse matrix spmv csr", _is_gathered),
     _Class("scan prefix sum", lambda code: _is_scan(code) and not _is_sampling(code)),
     _Class("sampling probability", _is_sampling),
-    _Class("argmax topk top k", _is_selection),
+    _Class("argmax arg max top k", _is_selection),
     _Class("reduction reduce sum", _is_reduction),
     _Class("histogram", lambda code: bool(_COUNTED.search(code))),
     _Class("sort", lambda code: bool(_SWAPPED.search(code))),
@@ -131,13 +133,16 @@ _CLASSES = (
 
 
 def kernel_words(text: str) -> str:
-    """Words on what a kernel's code does, then parts of its names. Empty where nothing tells."""
+    """Words on what a kernel's code does; where its form tells nothing, the parts of its name.
+
+    Empty where nothing tells.
+    """
     code = _COMMENT.sub(" ", text)[:MOST_CHARACTERS]
     said = [word for each in _CLASSES if each.is_it(code) for word in each.words.split()]
-    for name in _NAME.findall(code):
-        said += [word for word in words_of(name) if len(word) >= _SHORTEST]
-    words = [word for word in dict.fromkeys(said) if word not in _NO_WORDS]
-    return " ".join(["kernel", *words]) if words else ""
+    if not said:
+        parts = [word for name in _NAME.findall(code) for word in words_of(name)]
+        said = [word for word in parts if len(word) >= _SHORTEST and word not in _NO_WORDS]
+    return " ".join(dict.fromkeys(["kernel", *said])) if said else ""
 
 
 def words_of(name: str) -> list[str]:

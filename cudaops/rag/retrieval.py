@@ -39,6 +39,12 @@ PASSAGES_PER_NOTE = 3
 ACTIONS = 2
 """Passages on what to do that follow a verdict's own remedy, before why and what it costs."""
 
+SHOWN_EVERY = 3
+"""One of so many passages is a project's code, where there are both."""
+
+ALONE = 0.5
+"""Share of a question that a project's code must cover where nothing else answers: half of it."""
+
 SUBTYPE_BOOST = 0.15
 """Added to a note that names the verdict's subtype. Scores run from 0 to 1."""
 
@@ -70,6 +76,10 @@ class Passage(NamedTuple):
     score: float = 0.0
     near: float = 1.0
     """How near it is to the question, the floor being 1."""
+    covered: float = 1.0
+    """Share of the question's words that it has, by their rarity."""
+    shows: bool = False
+    """Whether it is a project's: it shows how something is done, and was not written to answer."""
 
     @property
     def to_act_on(self) -> bool:
@@ -106,7 +116,7 @@ WITH matching AS (
     SELECT c.id FROM chunks c JOIN notes n ON n.id = c.note
     WHERE n.subtypes <> '{{}}' AND %(subtype)s = ANY(n.subtypes) AND {which}
 )
-SELECT found.chunk, n.id, n.kind, n.weight, %(subtype)s = ANY(n.subtypes),
+SELECT found.chunk, n.id, n.kind, n.source, n.weight, %(subtype)s = ANY(n.subtypes),
     found.heading, found.position, ({ranked}) / %(total)s::float8, ({covered}) / %(total)s::float8,
     {cosine}
 FROM (
@@ -166,13 +176,12 @@ WHERE n.kind = 'bottleneck' AND %s = ANY(n.subtypes) ORDER BY n.id, c.position
 HOUSE: LiteralString = "n.kind <> 'document'"
 OTHERS: LiteralString = "n.kind = 'document'"
 OF_KIND: LiteralString = "n.source = %(kind)s"
-ALL: LiteralString = "true"
 
 _AMONG: dict[LiteralString, LiteralString] = {
     OTHERS: "NOT EXISTS (SELECT FROM notes n WHERE n.id = c.note AND n.kind <> 'document')",
     OF_KIND: "EXISTS (SELECT FROM notes n WHERE n.id = c.note AND n.source = %(kind)s)",
 }
-"""The same of a passage `c`; true for the rest."""
+"""The same of a passage `c`."""
 
 Order = Callable[[Sequence[str]], Sequence[int]]
 """Of texts, best first, what a reranker thinks of them: their indices."""
@@ -209,25 +218,46 @@ def search(
     table = store.vector_table(embedder)
     with store.transaction() as cursor:
 
-        def look_for(words: str, about: str = "") -> _Look:
+        def look_for(words: str, which: LiteralString, about: str = "") -> _Look:
             vector = embedder.embed_query(words)
             # The cosine distance to a zero vector is not a number: words alone decide then.
             usable = weights.vectors > 0 and math.fsum(x * x for x in vector) > 0
             near = table if usable else None
-            return _Look(cursor, words, about, weights, vector, near, embedder, clean(kind or ""))
+            return _Look(
+                cursor, words, which, about, weights, vector, near, embedder, clean(kind or "")
+            )
 
-        look = look_for(query, subtype)
-        page = look.page() if subtype and kind is None else []
-        if not page:
-            which = ALL if kind is None else OF_KIND
-            found = _spread(look.reranked(look.found(which), k, order), k)
-        else:
-            own = {each.chunk for each in page}
-            house = [each for each in look.found(HOUSE) if each.chunk not in own]
-            others = (look_for(kernel) if kernel else look).found(OTHERS)
+        if kind is not None:
+            look = look_for(query, OF_KIND)
+            return look.citations(_spread(look.reranked(look.found(), k, order), k))
+        look = look_for(query, HOUSE, subtype)
+        page = look.page() if subtype else []
+        own = {each.chunk for each in page}
+        house = [each for each in look.found() if each.chunk not in own]
+        others: list[Passage] = []
+        if look.there_are_others():
+            others = look_for(kernel if page and kernel else query, OTHERS).found()
+        if page:
             others = [each for each in others if each.to_act_on]
             found = _arranged(page, look.reranked(house, k, order), look.reranked(others, k, order))
+        else:
+            answered = any(not each.shows for each in (*house, *others))
+            others = [each for each in others if answered or each.covered >= ALONE]
+            both = sorted([*house, *others], key=lambda each: -each.score)
+            found = _shown_between(_spread(look.reranked(both, k, order), len(both)))
         return look.citations(found[:k])
+
+
+def _shown_between(passages: Sequence[Passage]) -> list[Passage]:
+    """In their order, but of those that answer and those that show how it is done every third one
+    shows: among 50,000 passages of code some have the words of any question."""
+    answers = [each for each in passages if not each.shows]
+    shows = [each for each in passages if each.shows]
+    mixed: list[Passage] = []
+    while answers and shows:
+        mixed += [*answers[: SHOWN_EVERY - 1], shows.pop(0)]
+        del answers[: SHOWN_EVERY - 1]
+    return [*mixed, *answers, *shows]
 
 
 def _arranged(
@@ -298,6 +328,7 @@ class _Look:
         self,
         cursor: psycopg.Cursor[Any],
         query: str,
+        which: LiteralString,
         subtype: str,
         weights: Weights,
         vector: list[float],
@@ -306,8 +337,8 @@ class _Look:
         kind: str,
     ) -> None:
         self._cursor = cursor
-        self._subtype, self._weights = subtype, weights
-        terms = read_terms(cursor, query if weights.words else "")
+        self._which, self._subtype, self._weights = which, subtype, weights
+        terms = read_terms(cursor, query if weights.words else "", house=which == HOUSE)
         # A plan is kept for each number of words; a word that is NULL costs next to nothing.
         self._slots = -(-len(terms.words) // SLOTS) * SLOTS or SLOTS
         free = [None] * (self._slots - len(terms.words))
@@ -329,10 +360,16 @@ class _Look:
             for position, (chunk, note, heading) in enumerate(rows)
         ]
 
-    def found(self, which: LiteralString) -> list[Passage]:
-        """Passages of some notes that are near enough, best first."""
+    def there_are_others(self) -> bool:
+        """Whether a user added anything."""
+        self._cursor.execute("SELECT EXISTS (SELECT FROM notes n WHERE n.kind = 'document')")
+        row = self._cursor.fetchone()
+        return bool(row and row[0])
+
+    def found(self) -> list[Passage]:
+        """Passages that are near enough, best first."""
         statement, names = _statement(
-            which, self._slots, self._table and self._table.as_string(), self._dimension
+            self._which, self._slots, self._table and self._table.as_string(), self._dimension
         )
         # A raw cursor: to look for hundreds of placeholders takes longer than to send them.
         with psycopg.RawCursor(self._cursor.connection) as cursor:
@@ -344,6 +381,7 @@ class _Look:
         chunk: int,
         note: str,
         kind: str,
+        source: str,
         weight: float,
         on_subtype: bool,
         heading: str,
@@ -357,7 +395,8 @@ class _Look:
         # A verdict is a question that the house has an answer to.
         known = bool(self._subtype) and kind != "document"
         near = 1.0 if known else self._near(covered, float(cosine))
-        return Passage(chunk, note, kind, heading, position, weight * score, near)
+        shows = source not in ("notes", "documents")
+        return Passage(chunk, note, kind, heading, position, weight * score, near, covered, shows)
 
     def _near(self, covered: float, cosine: float) -> float:
         if not self._weights.floor:
@@ -428,7 +467,7 @@ def _statement(
         terms=_TERMS,
         rows=sql.Literal(MATCHING_ROWS),
         loose_limit=sql.Literal(LOOSE_ROWS),
-        among=sql.SQL(_AMONG.get(which, "true")),
+        among=sql.SQL(_AMONG.get(which, HOUSE)),
     )
     search = sql.SQL(_SEARCH).format(
         matching=matching,
