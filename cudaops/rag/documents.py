@@ -367,6 +367,7 @@ _CALLED = re.compile(r"(~?\w+|operator\s*\S+?)\s*\(")
 _NO_NAME = frozenset({
     "__launch_bounds__", "__attribute__", "__declspec", "alignas", "decltype", "if", "for", "while",
     "switch", "requires", "noexcept", "defined", "constexpr", "sizeof", "static_assert",
+    "not", "and", "or", "return", "catch", "alignof", "typeid", "enable_if_t",
 })  # fmt: skip
 
 
@@ -404,6 +405,8 @@ def _name(head: str) -> str:
     names = [name for name in _CALLED.findall(head) if name not in _NO_NAME]
     name = next((each for each in names if not each.isupper()), names[0] if names else "")
     kind = "kernel" if "__global__" in head else "function"
+    if kind == "function" and re.search(r"__device__|[A-Z]_DEVICE\b", head):
+        kind = "device function"
     parts = words_of(name)
     spoken = f" ({' '.join(parts)})" if len(parts) > 1 else ""
     return f"{kind} {name or 'without a name'}{spoken}"

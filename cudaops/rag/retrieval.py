@@ -39,6 +39,13 @@ PASSAGES_PER_NOTE = 3
 ACTIONS = 2
 """Passages on what to do that follow a verdict's own remedy, before why and what it costs."""
 
+ON_DEVICE = ("kernel ", "device function ")
+"""Headings of code that runs on a GPU."""
+
+NEARLY = 0.9
+"""Of the best score: for a verdict, code on the device that reaches it comes before what launches
+it."""
+
 SHOWN_EVERY = 3
 """One of so many passages is a project's code, where there are both."""
 
@@ -85,6 +92,11 @@ class Passage(NamedTuple):
     def to_act_on(self) -> bool:
         """Whether the section says what to do."""
         return self.heading not in SECTIONS_NOT_TO_ACT_ON
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it is code that runs on a GPU."""
+        return self.heading.startswith(ON_DEVICE)
 
 
 WORD_FLOOR = 0.29
@@ -239,6 +251,8 @@ def search(
             others = look_for(kernel if page and kernel else query, OTHERS).found()
         if page:
             others = [each for each in others if each.to_act_on]
+            best = max((each.score for each in others), default=0.0)
+            others.sort(key=lambda each: not (each.on_device and each.score >= NEARLY * best))
             found = _arranged(page, look.reranked(house, k, order), look.reranked(others, k, order))
         else:
             answered = any(not each.shows for each in (*house, *others))

@@ -128,8 +128,8 @@ def test_code_is_cut_by_function_and_kernel(tmp_path: Path) -> None:
     by_heading = {chunk.heading: chunk.body for chunk in (*norm, *mod)}
     assert "mean square" in by_heading["kernel rms_norm_rows (rms norm rows)"]
     assert by_heading["kernel rms_norm_rows (rms norm rows)"].endswith("}\n```")
-    assert "halve" in by_heading["function halve"]
-    assert "struct Params" not in by_heading["function halve"]
+    assert "halve" in by_heading["device function halve"]
+    assert "struct Params" not in by_heading["device function halve"]
     assert "# Adds." in by_heading["add"]
 
 
