@@ -44,7 +44,9 @@ MAX_MEMBERS = 200_000
 """Entries of an archive; with more it is refused unread."""
 
 KNOWN_NAMES = {name: name for name in SOURCE_WEIGHTS if name not in ("notes", "documents")} | {
-    "torch": "pytorch"
+    "torch": "pytorch",
+    "cub": "cccl",
+    "thrust": "cccl",
 }
 """Words of a folder's or archive's name, to the source that they tell."""
 

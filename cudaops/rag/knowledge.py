@@ -12,6 +12,7 @@ from cudaops.domain.run import Citation
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.rag.documents import read_documents
 from cudaops.rag.embedding import Embedder, Reranker, WordLlamaEmbedder
+from cudaops.rag.house import house_notes
 from cudaops.rag.notes import BUILTIN, builtin_notes, digest
 from cudaops.rag.packages import downloaded, is_package, origin_of
 from cudaops.rag.retrieval import clean, search
@@ -267,7 +268,7 @@ class Knowledge:
         """Bring the built-in notes up to date, once; skipped where their digest is on record."""
         if self._ready:
             return
-        notes = builtin_notes()
+        notes = [*builtin_notes(), *house_notes()]
         fact, wanted = f"builtin/{self._embedder.model_id}", digest(notes)
         if self._store.fact(fact) != wanted:
             self._store.sync(BUILTIN, notes, self._embedder)

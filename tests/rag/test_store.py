@@ -14,6 +14,7 @@ import pytest
 
 from cudaops.errors import KnowledgeUnavailable, ModelUnavailable
 from cudaops.rag.embedding import WordLlamaEmbedder
+from cudaops.rag.house import house_notes
 from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.notes import Note, builtin_notes
 from cudaops.rag.server import Database, open_database
@@ -172,12 +173,13 @@ def test_an_ingest_that_is_killed_anywhere_is_continued(
     command = [sys.executable, "-W", "ignore", "-c", ADD, database_url, str(tmp_path)]
     knowledge = Knowledge.open(database_url=database_url, data_folder=None, embedder=embedder)
     knowledge.search("x")
-    whole = len(builtin_notes()) + 3 * BATCH_CHUNKS // 20
+    before = len(builtin_notes()) + len(house_notes())
+    whole = before + 3 * BATCH_CHUNKS // 20
     kept = []
     for least in (0, 1, BATCH_CHUNKS // 20 + 1, 2 * BATCH_CHUNKS // 20 + 1):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = monotonic() + 60
-        while monotonic() < deadline and knowledge.status().notes < len(builtin_notes()) + least:
+        while monotonic() < deadline and knowledge.status().notes < before + least:
             sleep(0.01)
         process.kill()
         process.wait()
