@@ -1,7 +1,10 @@
 """The knowledge base, measured: whether a search finds what answers a question, and how fast.
 
     python benchmarks/knowledge.py              first and warm search, and their ratio
-    python benchmarks/knowledge.py quality      knowledge_questions.toml; -v: what missed
+    python benchmarks/knowledge.py quality      knowledge_questions.toml; -v: what missed;
+                                                --recommended: with those packages added
+    python benchmarks/knowledge.py classes      what Research cites for benchmarks/classes/*.cu with
+                                                the recommended packages added
     python benchmarks/knowledge.py sizes [N]    searches among 1,000 to N (500,000) passages; Linux
 
 The ratio of first to warm does not depend on how fast the machine is. What was measured stands in
@@ -10,11 +13,14 @@ docs/knowledge.md.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import math
 import os
 import random
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,15 +32,21 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from cudaops.agents.research import research
+from cudaops.agents.tools import Toolbox
 from cudaops.cuda.rules import RULES
 from cudaops.cuda.subtypes import SUBTYPES
 from cudaops.cuda.verdict import limited_by
 from cudaops.domain.profile import Verdict
-from cudaops.domain.run import Citation
+from cudaops.domain.program import SourceFile
+from cudaops.domain.run import Citation, ResearchFindings
+from cudaops.mcp_servers.knowledge import build_server
+from cudaops.program.parse import parse_files
 from cudaops.prompts.prompt import render
 from cudaops.rag.embedding import WordLlamaEmbedder
 from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.notes import COST, REASON, REMEDY, Note, builtin_notes
+from cudaops.rag.packages import PREFIX, RECOMMENDED
 from cudaops.rag.retrieval import DEFAULT_WEIGHTS, Weights, search
 
 WARM_SEARCHES = 50
@@ -128,6 +140,8 @@ def quality() -> None:
     asked = questions()
     with knowledge_base() as knowledge:
         knowledge.search(QUERY, 1)
+        for each in RECOMMENDED if "--recommended" in sys.argv else ():
+            print(knowledge.add(PREFIX + each.name, only=each.only).origin)
         store, embedder = knowledge._store, knowledge._embedder
         found = {
             name: {
@@ -189,6 +203,46 @@ def explain(asked: Sequence[Question], found: Found) -> None:
     for q in asked:
         if not q.held_back and (recall(q, found[q]) < 1 if q.answers else found[q]):
             print(f"\n[{q.kind}] {q.text}\n  wants {q.answers}\n  got   {found[q][:5]}")
+
+
+def classes() -> None:
+    """Print what Research cites of the recommended packages, a kernel a line.
+
+    Each kernel is profiled on `cpu` and looked up by the agent itself; nothing is rewritten.
+    """
+    programs = sorted(Path(__file__).with_name("classes").glob("*.cu"))
+    asked = [(profiled(program), kernel_of(program)) for program in programs]
+    with knowledge_base() as knowledge:
+        for each in RECOMMENDED:
+            knowledge.add(PREFIX + each.name, only=each.only)
+        found = asyncio.run(looked_up(knowledge, asked))
+    for program, (verdict, _), findings in zip(programs, asked, found, strict=True):
+        theirs = [f"{one.heading} | {one.source}" for one in findings.citations if "/" in one.note]
+        print(f"| {program.stem} | {verdict.subtype} | {'; '.join(theirs) or 'none |'} |")
+    cited = sum(any("/" in one.note for one in each.citations) for each in found)
+    print(f"{cited} of {len(programs)} cite one")
+
+
+def profiled(program: Path) -> Verdict:
+    """What limits its kernel on `cpu`."""
+    command = [sys.executable, "-m", "cudaops", "profile", str(program), "--executor", "cpu"]
+    said = subprocess.run([*command, "--json"], stdout=subprocess.PIPE, check=True).stdout
+    return Verdict.model_validate(json.loads(said)["verdict_detail"])
+
+
+def kernel_of(program: Path) -> str:
+    """The text of its kernel."""
+    files = (SourceFile(path=program.name, text=program.read_text("utf-8")),)
+    (kernel,) = parse_files(program.name, files).kernels
+    return kernel.text
+
+
+async def looked_up(
+    knowledge: Knowledge, asked: Sequence[tuple[Verdict, str]]
+) -> list[ResearchFindings]:
+    """What the Research agent finds for verdicts and kernels."""
+    async with Toolbox({"knowledge": build_server(lambda: knowledge)}) as toolbox:
+        return [await research(toolbox, verdict, kernel) for verdict, kernel in asked]
 
 
 SIZES = (1_000, 10_000, 100_000, 500_000)
@@ -322,5 +376,5 @@ def first_and_warm() -> None:
 
 
 if __name__ == "__main__":
-    modes = {"quality": quality, "sizes": sizes}
+    modes = {"quality": quality, "classes": classes, "sizes": sizes}
     next((modes[word] for word in sys.argv if word in modes), first_and_warm)()

@@ -57,8 +57,8 @@ HOMES = {
         "program/clang_constants.py", "program/clang_layouts.py", "program/clang_units.py",
     },
     "subprocess": {
-        "executors", "service", "rag/postgres_programs.py", "program/front_end.py",
-        "program/clang_units.py",
+        "executors", "service", "rag/postgres_programs.py", "rag/packages.py", "rag/pdf.py",
+        "program/front_end.py", "program/clang_units.py",
     },
     "ncu_report": {"executors"}, "cuda": {"executors", "doctor"}, "cupti": {"executors"},
     "pynvml": {"executors", "doctor"}, "requests": {"doctor"},
@@ -69,8 +69,8 @@ HOMES = {
     "aiohttp": {"models"}, "langchain_core": {"models", "agents", "rag", "graph"},
 }  # fmt: skip
 """Third party to the parts or files that may import it. PostgreSQL's own programs are started where
-the database is at home: rag/ knows nothing of sandbox/, nor the other way round. libclang runs in a
-child of the front end alone."""
+the database is at home: rag/ knows nothing of sandbox/, nor the other way round; pip and
+the reader of PDFs run there too. libclang runs in a child of the front end alone."""
 
 
 def part(path: Path) -> str:

@@ -7,7 +7,7 @@ until it was read (`cudaops.prompts.answers`), compiled and judged."""
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -51,8 +51,10 @@ TOOLS = {
 """What a model may call while it writes, by server. Nothing here times or judges: what a candidate
 is worth is found out after the answer."""
 
-WITH_TOOLS: frozenset[Role] = frozenset({"coder", "fixer"})
-"""Roles that may call them."""
+SERVERS: Mapping[Role, tuple[str, ...]] = {
+    "planner": ("knowledge", "profiler"), "coder": tuple(TOOLS), "fixer": tuple(TOOLS),
+}  # fmt: skip
+"""Whose tools a role may call: who plans has nothing to compile."""
 TOOL_CALLS = 4
 """Calls a model may make before one answer. Chosen: a search, a note and two compiles; what it
 does not know then it will not find by asking more."""
@@ -150,7 +152,7 @@ class ModelDeveloper:
     ) -> Result | Unusable:
         """What was read of the answer, asked for again where it cannot be used; else why not."""
         messages = first_messages(prompt.system, prompt.user)
-        reply = await self.conversation.ask(role, messages, scope, with_tools=role in WITH_TOOLS)
+        reply = await self.conversation.ask(role, messages, scope, servers=SERVERS.get(role, ()))
         for left in range(REASKS, -1, -1):
             found = await read(reply.text)
             if not isinstance(found, Unusable):
@@ -268,7 +270,7 @@ class Conversation:
         self._toolbox = toolbox
         self._journal = journal
         self._say = say
-        self._schemas: tuple[dict[str, Any], ...] | None = None
+        self._schemas: dict[tuple[str, ...], tuple[dict[str, Any], ...]] = {}
 
     async def ask(
         self,
@@ -276,15 +278,15 @@ class Conversation:
         messages: Sequence[BaseMessage],
         scope: str,
         *,
-        with_tools: bool = False,
+        servers: Sequence[str] = (),
     ) -> Reply:
-        """The model's answer, after at most `TOOL_CALLS` calls of tools.
+        """The model's answer, after at most `TOOL_CALLS` calls of these servers' tools.
 
         Raises ModelUnavailable where no answer comes or no money is left.
         """
         dialogue = list(messages)
-        schemas = await self._tools() if with_tools else ()
-        left = TOOL_CALLS if with_tools else 0
+        schemas = await self._tools(tuple(servers)) if servers else ()
+        left = TOOL_CALLS if servers else 0
         while True:
             with LEDGER.working("the model"):
                 answer = await self._caller.ask(
@@ -319,10 +321,11 @@ class Conversation:
         self._journal.record_tool(scope, name, arguments, text)
         return text
 
-    async def _tools(self) -> tuple[dict[str, Any], ...]:
-        if self._schemas is None:
-            self._schemas = await self._toolbox.schemas(TOOLS)
-        return self._schemas
+    async def _tools(self, servers: tuple[str, ...]) -> tuple[dict[str, Any], ...]:
+        if servers not in self._schemas:
+            wanted = {server: TOOLS[server] for server in servers}
+            self._schemas[servers] = await self._toolbox.schemas(wanted)
+        return self._schemas[servers]
 
 
 def first_messages(system: str, user: str) -> tuple[BaseMessage, ...]:

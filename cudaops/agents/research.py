@@ -42,7 +42,12 @@ async def research(toolbox: Toolbox, verdict: Verdict, kernel_text: str) -> Rese
             "knowledge",
             "search_knowledge",
             SearchResult,
-            {"query": query, "limit": CITATIONS, "subtype": verdict.subtype},
+            {
+                "query": query,
+                "limit": CITATIONS,
+                "subtype": verdict.subtype,
+                "kernel": kernel_text,
+            },
         )
     except (InputError, EnvironmentFailure) as failure:
         return ResearchFindings(query=query, summary=verdict.relief, degraded=error_text(failure))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,54 +30,92 @@ JsonOption = Annotated[bool, typer.Option("--json", help="JSON on stdout.")]
 
 @app.command()
 def add(
-    path: Annotated[
-        Path,
-        typer.Argument(metavar="PATH", help="A document, source file, folder or archive of them."),
-    ],
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PATH",
+            help="A document, source file, folder or archive of them, or pypi:NAME for a package.",
+        ),
+    ] = None,
     source: Annotated[
         str | None,
         typer.Option(
-            help="Project it belongs to: flashinfer, cutlass, ... (default: from the name)."
+            help="Project it belongs to: flashinfer, cutlass, ... (default: from the names)."
         ),
     ] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="GLOB", help="Paths in it to take: 'include/**'. May be repeated."),
+    ] = None,
+    recommended: Annotated[
+        bool, typer.Option("--recommended", help="Add the packages that are worth reading.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a file, folder or archive; what came from there before is replaced."""
-    if not path.exists():
-        raise InputError(f"{path}: no such file or folder")
+    """Add a file, folder, archive or package; what came from there before is replaced."""
+    from cudaops.rag.packages import PREFIX, RECOMMENDED, is_package
+
+    if recommended == (what is not None):
+        raise InputError("give a PATH, pypi:NAME or --recommended")
+    if what is not None and not is_package(what) and not Path(what).exists():
+        raise InputError(f"{what}: no such file or folder")
+    wanted = [(what, tuple(only or ()))] if what is not None else []
+    if recommended:
+        wanted = [(PREFIX + each.name, each.only) for each in RECOMMENDED]
     with knowledge_base(load_settings()) as knowledge:
-        done = knowledge.add(path, source)
-    if as_json:
-        typer.echo(done.model_dump_json(indent=2))
-        return
-    typer.echo(
-        f"{done.origin}: {done.written} written, {done.unchanged} unchanged, {done.removed} removed"
-    )
-    for line in done.skipped:
-        typer.echo(f"skipped {one_line(line)}", err=True)
+        for each, globs in wanted:
+            if recommended:
+                typer.echo(f"adding {each}", err=True)
+            done = knowledge.add(each, source, only=globs, progress=_say_progress)
+            if as_json:
+                typer.echo(done.model_dump_json(indent=2))
+                continue
+            licence = f", {one_line(done.licence, 60)}" if done.licence else ""
+            typer.echo(
+                f"{done.origin}: {done.written} written, {done.unchanged} unchanged,"
+                f" {done.removed} removed{licence}"
+            )
+            for line in done.skipped:
+                typer.echo(f"skipped {one_line(line)}", err=True)
+
+
+def _say_progress(written: int, wanted: int) -> None:
+    """One line that is written over, on a terminal only."""
+    if sys.stderr.isatty():
+        end = "\n" if written >= wanted else ""
+        sys.stderr.write(f"\r{written:,} of {wanted:,} passages{end}")
+        sys.stderr.flush()
 
 
 @app.command(name="list")
-def list_sources(as_json: JsonOption = False) -> None:
-    """List what was added, with the weight of its passages."""
+def list_sources(
+    kind: Annotated[
+        str | None, typer.Option(help="Only of this kind: notes, documents, flashinfer, ...")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List what was added, with the weight of its passages and its licence."""
     with knowledge_base(load_settings()) as knowledge:
-        sources = knowledge.sources()
+        sources = [each for each in knowledge.sources() if kind in (None, each.kind)]
     if as_json:
         typer.echo(json.dumps([each._asdict() for each in sources], indent=2))
         return
     for each in sources:
+        licence = f"  {one_line(each.licence, 60)}" if each.licence else ""
         typer.echo(
             f"{each.kind:10s} {each.weight:4.2f} {each.notes:6d} notes {each.passages:7d} passages"
-            f"  {one_line(each.origin)}"
+            f"  {one_line(each.origin)}{licence}"
         )
 
 
 @app.command()
 def remove(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="As `list` names it.")],
+    what: Annotated[str, typer.Argument(metavar="PATH", help="As `list` names it.")],
 ) -> None:
     """Take away what was added from PATH, which need not exist any more."""
-    origin = str(Path(path).expanduser().resolve())
+    from cudaops.rag.packages import is_package, origin_of
+
+    origin = origin_of(what) if is_package(what) else str(Path(what).expanduser().resolve())
     with knowledge_base(load_settings()) as knowledge:
         removed = knowledge.remove(origin)
     typer.echo(f"{origin}: {removed} notes removed")
@@ -89,13 +128,16 @@ def search(
     subtype: Annotated[
         str | None, typer.Option(help="Verdict subtype whose page comes first.")
     ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only passages of this kind: notes, flashinfer, ...")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the passages that answer QUERY, best first."""
     from cudaops.rag.knowledge import NOTHING_FOUND
 
     with knowledge_base(load_settings()) as knowledge:
-        found = knowledge.search(query, limit=limit, subtype=subtype)
+        found = knowledge.search(query, limit=limit, subtype=subtype, kind=kind)
         _say_notices(knowledge.notices)
         searched_with = knowledge.searched_with
     if not found:

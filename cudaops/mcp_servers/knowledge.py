@@ -17,6 +17,7 @@ from cudaops.mcp_servers.calls import reads
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.sessions import Session
 from cudaops.prompts import expert_notes
+from cudaops.rag.kernel_words import kernel_words
 from cudaops.rag.knowledge import NOTHING_FOUND, Knowledge, KnowledgeStatus, NoteText
 
 MAX_RESULTS = 20
@@ -93,8 +94,13 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
         middleware=[Guide(Session())],
     )
 
+    _offer_search(server, lazy)
+    _offer_notes(server, lazy)
     _offer_expert_notes(server)
+    return server
 
+
+def _offer_search(server: FastMCP, lazy: _Lazy) -> None:
     @server.tool(annotations=reads("Search the notes"))
     def search_knowledge(
         query: Annotated[
@@ -105,31 +111,25 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
             str | None,
             Field(description="Verdict subtype whose page must lead: `l1_load_throughput`."),
         ] = None,
+        kernel: Annotated[
+            str,
+            Field(description="With `subtype`, the kernel's code: added sources bring its like."),
+        ] = "",
+        kind: Annotated[
+            str | None,
+            Field(description="Only sources of this kind: `notes`, `flashinfer`, `documents`."),
+        ] = None,
     ) -> SearchResult:
         """Find passages on a CUDA performance problem or technique; none where none is relevant."""
         knowledge = lazy.get()
-        citations = knowledge.search(query, limit, subtype)
+        words = kernel_words(kernel)
+        citations = knowledge.search(query, limit, subtype, kernel=words, kind=kind)
         return SearchResult(
             query=query,
             citations=citations,
             notices=knowledge.notices if citations else (*knowledge.notices, NOTHING_FOUND),
             searched_with=knowledge.searched_with,
         )
-
-    @server.tool(annotations=reads("Read a note"))
-    def read_note(
-        note: Annotated[str, Field(min_length=1, description="A note's id: `note` of a citation.")],
-    ) -> NoteText:
-        """Read a whole note."""
-        return lazy.get().read(note)
-
-    @server.tool(annotations=reads("Say what notes there are"))
-    def knowledge_status() -> KnowledgeStatus:
-        """Say how many notes there are, where they are kept and which model searches them."""
-        return lazy.get().status()
-
-    _offer_pages(server, lazy)
-    return server
 
 
 def _offer_expert_notes(server: FastMCP) -> None:
@@ -155,7 +155,19 @@ def _offer_expert_notes(server: FastMCP) -> None:
         return {f"expert://{note.id}": note.signal for note in expert_notes.all_notes()}
 
 
-def _offer_pages(server: FastMCP, lazy: _Lazy) -> None:
+def _offer_notes(server: FastMCP, lazy: _Lazy) -> None:
+    @server.tool(annotations=reads("Read a note"))
+    def read_note(
+        note: Annotated[str, Field(min_length=1, description="A note's id: `note` of a citation.")],
+    ) -> NoteText:
+        """Read a whole note."""
+        return lazy.get().read(note)
+
+    @server.tool(annotations=reads("Say what notes there are"))
+    def knowledge_status() -> KnowledgeStatus:
+        """Say how many notes there are, where they are kept and which model searches them."""
+        return lazy.get().status()
+
     @server.resource("note://{note*}", mime_type="text/markdown", title="Note")
     def note_page(note: str) -> str:
         """A note as Markdown, its front matter as JSON in a comment."""

@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import lzma
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from html.parser import HTMLParser
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from cudaops.errors import InputError
-from cudaops.rag.notes import SOURCE_WEIGHTS, Note, parse_note
+from cudaops.rag.kernel_words import words_of
+from cudaops.rag.notes import DECLARATIONS, SOURCE_WEIGHTS, Note, parse_note
+from cudaops.rag.pdf import MAX_PDF_BYTES, pdf_text
 
 CODE = frozenset({".cu", ".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".inl"})
 
-SUFFIXES = CODE | {".md", ".txt", ".rst", ".html", ".htm", ".py"}
+SUFFIXES = CODE | {".md", ".txt", ".rst", ".html", ".htm", ".py", ".pdf"}
 
 ARCHIVES = (".zip", ".whl", ".tar", ".tar.gz", ".tgz", ".tar.xz", ".tar.bz2")
 
@@ -33,13 +37,32 @@ MAX_FILES = 20_000
 MAX_TOTAL_BYTES = 200 * 2**20
 """Of all documents of one source, unpacked."""
 
+MAX_UNPACKED_BYTES = 2 * 2**30
+"""Of a tar archive, with what is passed over: its entries are unpacked to find the next."""
+
 MAX_MEMBERS = 200_000
 """Entries of an archive; with more it is refused unread."""
 
 KNOWN_NAMES = {name: name for name in SOURCE_WEIGHTS if name not in ("notes", "documents")} | {
-    "torch": "pytorch"
+    "torch": "pytorch",
+    "cub": "cccl",
+    "thrust": "cccl",
 }
 """Words of a folder's or archive's name, to the source that they tell."""
+
+_LICENCE = re.compile(r"(?i)(?:^|/)(?:(?:licen[cs]e|copying)(?:\.(?:txt|md|rst))?|METADATA)$")
+
+_NAMED = re.compile(r"(?m)^(?:License-Expression|License):[ \t]*(\S.*)$")
+"""In a wheel's METADATA."""
+
+_KNOWN_LICENCES = (
+    ("Apache-2.0", r"Apache License,?\s+Version 2\.0"),
+    ("MIT", r"Permission is hereby granted, free of charge"),
+    ("BSD-3-Clause", r"Neither the name"),
+    ("BSD-2-Clause", r"Redistributions in binary form"),
+    ("GPL", r"GNU GENERAL PUBLIC LICENSE"),
+)
+"""SPDX name, and a phrase of the text that tells it; the first that fits."""
 
 
 class Documents(NamedTuple):
@@ -50,6 +73,8 @@ class Documents(NamedTuple):
     notes: list[Note]
     skipped: tuple[str, ...]
     """`path: why`, of everything of a kind that could have been read, and was not."""
+    licence: str = ""
+    """SPDX name where a licence file or a wheel's metadata tells it."""
 
 
 class _File(NamedTuple):
@@ -59,12 +84,16 @@ class _File(NamedTuple):
     read: Callable[[], bytes]
 
 
-def read_documents(path: Path, source: str | None = None) -> Documents:
+def read_documents(
+    path: Path, source: str | None = None, *, only: Sequence[str] = (), origin: str | None = None
+) -> Documents:
     """Read a user's file, folder (to any depth) or archive.
 
-    Ids are `NAME-HASH/RELATIVE/PATH`, where the hash is of the absolute path: two folders of one
-    name do not collide, and the same folder added again replaces itself. `source` is a key of
-    SOURCE_WEIGHTS; None: told by the name. In folders and archives a bad file is skipped.
+    Ids are `NAME-HASH/RELATIVE/PATH`, where the hash is of the origin: two folders of one name do
+    not collide, and the same folder added again replaces itself. `source` is a key of
+    SOURCE_WEIGHTS; None: told by the name of the nearest folder, else of `path`. `only`: globs of
+    relative paths, `*` within a folder, `**` across; none: everything. `origin`: what it is known
+    by, the absolute path where None. In folders and archives a bad file is skipped.
 
     Raises InputError: nothing there, no document in it, too many or too large, an archive that is
     broken or names paths outside of itself, a single file that is not text.
@@ -74,53 +103,109 @@ def read_documents(path: Path, source: str | None = None) -> Documents:
         raise InputError(f"{path} does not exist: give a document, a folder or an archive of them")
     if source is not None and source not in SOURCE_WEIGHTS:
         raise InputError(f"source must be one of {', '.join(SOURCE_WEIGHTS)}, not {source!r}")
-    source = source or _source(root.name)
-    origin = str(root)
-    prefix = f"{root.name}-{hashlib.sha256(origin.encode('utf-8', 'replace')).hexdigest()[:6]}"
+    name = root.name if origin is None else origin.rsplit(":", 1)[-1]
+    origin = origin or str(root)
+    prefix = f"{name}-{hashlib.sha256(origin.encode('utf-8', 'replace')).hexdigest()[:6]}"
     single = root.is_file() and not root.name.endswith(ARCHIVES)
-    files = sorted(_files(root), key=lambda file: file.name)
-    if not files:
-        raise InputError(f"{path} holds no document: {' '.join(sorted(SUFFIXES))}")
-    if len(files) > MAX_FILES:
-        raise InputError(
-            f"{path} holds {len(files)} documents, more than {MAX_FILES}: add a part of it"
-        )
-    total = sum(file.size for file in files)
-    if total > MAX_TOTAL_BYTES:
-        raise InputError(
-            f"{path} holds {total >> 20} MiB, more than {MAX_TOTAL_BYTES >> 20}: add a part of it"
-        )
+    found = sorted(_files(root, _globs(only)), key=lambda file: file.name)
+    files = [file for file in found if single or not _LICENCE.search(file.name)]
+    licence = "" if single else _licence([file for file in found if file not in files])
+    _bounded(path, files, only)
     notes: list[Note] = []
     skipped: list[str] = []
     for file in files:
         try:
-            note = _note(file, origin, f"{prefix}/{file.name}", source)
+            note = _note(file, origin, f"{prefix}/{file.name}", source or _source(file, name))
         except InputError as error:
             if single:
                 raise
             skipped.append(str(error))
             continue
+        if note.sources == (file.name,) and not single:
+            where = f"{root.name}, {file.name}"
+            note = note._replace(sources=(f"{where} ({licence})" if licence else where,))
         notes.append(note)
     if not any(note.body.strip() for note in notes):
         why = f" ({skipped[0]})" if skipped else ""
         raise InputError(f"{path} holds no text: every document in it is empty{why}")
-    return Documents(origin, notes, tuple(skipped))
+    return Documents(origin, notes, tuple(skipped), licence)
 
 
-def _source(name: str) -> str:
-    words = re.split(r"[^a-z]+", name.lower())
-    return next((KNOWN_NAMES[word] for word in words if word in KNOWN_NAMES), "documents")
+def _bounded(path: Path, files: Sequence[_File], only: Sequence[str]) -> None:
+    """Raise InputError for nothing and for too much."""
+    part = "take less with --only" if only else "add a part of it with --only"
+    if not files:
+        among = f" under {' '.join(only)}" if only else ""
+        raise InputError(f"{path} holds no document{among}: {' '.join(sorted(SUFFIXES))}")
+    if len(files) > MAX_FILES:
+        raise InputError(f"{path} holds {len(files)} documents, more than {MAX_FILES}: {part}")
+    total = sum(file.size for file in files)
+    if total > MAX_TOTAL_BYTES:
+        raise InputError(
+            f"{path} holds {total >> 20} MiB, more than {MAX_TOTAL_BYTES >> 20}: {part}"
+        )
 
 
-def _files(root: Path) -> Iterator[_File]:
-    """Documents of a folder or archive, or the one file; links and hidden folders left out."""
+def _globs(only: Sequence[str]) -> re.Pattern[str] | None:
+    """Of relative paths that match any of the globs; None for all."""
+    each = (
+        re.escape(glob).replace(r"\*\*/", "(?:.*/)?").replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
+        for glob in only
+    )
+    return re.compile("|".join(f"(?:{one})" for one in each)) if only else None
+
+
+def _licence(files: Sequence[_File]) -> str:
+    """What the outermost of the licence files says; empty where it is none that is known."""
+    for file in sorted(files, key=lambda each: each.name.count("/")):
+        try:
+            text = file.read()[:MAX_FILE_BYTES].decode("utf-8", "replace")
+        except InputError:
+            continue
+        named = _NAMED.search(text) if file.name.endswith("METADATA") else None
+        if named:
+            return named[1].strip()[:60]
+        for name, phrase in _KNOWN_LICENCES:
+            if re.search(phrase, text):
+                return name
+    return ""
+
+
+def _source(file: _File, name: str) -> str:
+    """By the nearest folder that tells it, else by the name of all: projects bundle others."""
+    for folder in (*reversed(PurePosixPath(file.name).parts[:-1]), name):
+        words = re.split(r"[^a-z]+", folder.lower())
+        known = next((KNOWN_NAMES[word] for word in words if word in KNOWN_NAMES), None)
+        if known:
+            return known
+    return "documents"
+
+
+def _wanted(name: str, only: re.Pattern[str] | None) -> bool:
+    """Whether a relative path is a document that is asked for, or a licence."""
+    if _LICENCE.search(name):
+        return True
+    return PurePosixPath(name).suffix in SUFFIXES and (only is None or bool(only.fullmatch(name)))
+
+
+def _most_bytes(name: str) -> int:
+    return MAX_PDF_BYTES if name.endswith(".pdf") else MAX_FILE_BYTES
+
+
+def _files(root: Path, only: re.Pattern[str] | None) -> Iterator[_File]:
+    """Documents of a folder or archive and their licences, or the one file; links and hidden
+    folders left out."""
     if root.is_dir():
         for file in _of_folder(root):
-            yield _File(file.relative_to(root).as_posix(), file.stat().st_size, _limited_read(file))
+            name = file.relative_to(root).as_posix()
+            if _wanted(name, only):
+                yield _File(name, file.stat().st_size, _limited_read(file))
     elif root.name.endswith(ARCHIVES):
         try:
-            yield from _of_zip(root) if root.suffix in (".zip", ".whl") else _of_tar(root)
-        except (OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, ValueError) as error:
+            yield from (
+                _of_zip(root, only) if root.suffix in (".zip", ".whl") else _of_tar(root, only)
+            )
+        except _BROKEN as error:
             raise InputError(f"{root} is no archive that can be read: {error}") from error
     elif root.suffix not in SUFFIXES:
         raise InputError(
@@ -131,11 +216,18 @@ def _files(root: Path) -> Iterator[_File]:
         yield _File(root.name, root.stat().st_size, _limited_read(root))
 
 
+_BROKEN = (
+    OSError, EOFError, tarfile.TarError, zipfile.BadZipFile, ValueError, RuntimeError, zlib.error,
+    lzma.LZMAError,
+)  # fmt: skip
+"""What a damaged or encrypted archive makes the standard library raise."""
+
+
 def _limited_read(file: Path) -> Callable[[], bytes]:
     def read() -> bytes:
         try:
             with file.open("rb") as opened:
-                return opened.read(MAX_FILE_BYTES + 1)
+                return opened.read(_most_bytes(file.name) + 1)
         except OSError as error:
             raise InputError(f"{file} cannot be read: {error.strerror}") from error
 
@@ -152,59 +244,66 @@ def _of_folder(folder: Path) -> Iterator[Path]:
             continue
         if entry.is_dir():
             yield from _of_folder(entry)
-        elif entry.is_file() and entry.suffix in SUFFIXES:
+        elif entry.is_file():
             yield entry
 
 
-def _inside(name: str, archive: Path) -> bool:
-    """Whether an entry is a document. Raises InputError for one that would leave the archive."""
+def _inside(name: str, archive: Path, only: re.Pattern[str] | None) -> bool:
+    """Whether an entry is wanted. Raises InputError for one that would leave the archive."""
     path = PurePosixPath(name.replace("\\", "/"))
     if path.is_absolute() or ".." in path.parts or re.match(r"[A-Za-z]:", name):
         raise InputError(f"{archive} is refused: its entry {name!r} leads out of it")
     hidden = any(part.startswith(".") and part != "." for part in path.parts)
-    return not hidden and path.suffix in SUFFIXES
+    return not hidden and _wanted(name, only)
 
 
-def _of_zip(archive: Path) -> Iterator[_File]:
+def _of_zip(archive: Path, only: re.Pattern[str] | None) -> Iterator[_File]:
     with zipfile.ZipFile(archive) as opened:
         entries = opened.infolist()
         if len(entries) > MAX_MEMBERS:
             raise InputError(f"{archive} is refused: it has {len(entries)} entries")
         left = MAX_TOTAL_BYTES
         for entry in entries:
-            if not _inside(entry.filename, archive) or entry.is_dir():
+            if not _inside(entry.filename, archive, only) or entry.is_dir():
                 continue
             with opened.open(entry) as stream:
-                data = stream.read(MAX_FILE_BYTES + 1)
+                data = stream.read(_most_bytes(entry.filename) + 1)
             left -= len(data)
             if left < 0:
                 raise InputError(f"{archive} is refused: over {MAX_TOTAL_BYTES >> 20} MiB unpacked")
             yield _File(entry.filename, len(data), lambda data=data: data)  # type: ignore[misc]
 
 
-def _of_tar(archive: Path) -> Iterator[_File]:
+def _of_tar(archive: Path, only: re.Pattern[str] | None) -> Iterator[_File]:
     """A stream: what the entries say of their size is not believed, the bytes unpacked count."""
-    left = MAX_TOTAL_BYTES
+    left, wanted_left = MAX_UNPACKED_BYTES, MAX_TOTAL_BYTES
     with tarfile.open(archive, "r|*") as opened:
         for number, entry in enumerate(opened):
             if number >= MAX_MEMBERS:
                 raise InputError(f"{archive} is refused: it has over {MAX_MEMBERS} entries")
             left -= entry.size
             if left < 0:
-                raise InputError(f"{archive} is refused: over {MAX_TOTAL_BYTES >> 20} MiB unpacked")
+                raise InputError(
+                    f"{archive} is refused: over {MAX_UNPACKED_BYTES >> 20} MiB unpacked"
+                )
             stream = opened.extractfile(entry) if entry.isreg() else None
-            if not _inside(entry.name, archive) or stream is None:
+            if not _inside(entry.name, archive, only) or stream is None:
                 continue
-            data = stream.read(MAX_FILE_BYTES + 1)
+            data = stream.read(_most_bytes(entry.name) + 1)
+            wanted_left -= len(data)
+            if wanted_left < 0:
+                raise InputError(f"{archive} is refused: over {MAX_TOTAL_BYTES >> 20} MiB unpacked")
             yield _File(entry.name, len(data), lambda data=data: data)  # type: ignore[misc]
 
 
 def _note(file: _File, origin: str, note_id: str, source: str) -> Note:
     data = file.read()
-    if len(data) > MAX_FILE_BYTES:
-        raise InputError(
-            f"{file.name} is larger than {MAX_FILE_BYTES >> 10} KiB: split it or leave it out"
-        )
+    most = _most_bytes(file.name)
+    if len(data) > most:
+        raise InputError(f"{file.name} is larger than {most >> 10} KiB: split it or leave it out")
+    if file.name.endswith(".pdf"):
+        text = pdf_text(file.name, data)
+        return Note(note_id, origin, "document", file.name, (), (), (file.name,), text, source)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -230,13 +329,8 @@ def _note(file: _File, origin: str, note_id: str, source: str) -> Note:
 
 def _fenced(parts: list[tuple[str, str]], language: str) -> str:
     """Sections of code; a fence within it would end ours."""
-    between = "declarations" if len(parts) > 1 else ""
-    return "\n\n".join(
-        (f"## {heading or between}\n" if heading or between else "")
-        + f"```{language}\n{body.strip().replace('```', chr(39) * 3)}\n```"
-        for heading, body in parts
-        if body.strip()
-    )
+    said = [(head or DECLARATIONS, body.strip().replace("```", "'''")) for head, body in parts]
+    return "\n\n".join(f"## {head}\n```{language}\n{body}\n```" for head, body in said if body)
 
 
 def _definitions(text: str) -> list[tuple[str, str]]:
@@ -272,7 +366,11 @@ _SCOPE = re.compile(r"\b(?:namespace|extern|struct|class|union|enum)\b[^()]*$")
 
 _CALLED = re.compile(r"(~?\w+|operator\s*\S+?)\s*\(")
 
-_NO_NAME = frozenset({"__launch_bounds__", "__attribute__", "__declspec", "alignas", "decltype"})
+_NO_NAME = frozenset({
+    "__launch_bounds__", "__attribute__", "__declspec", "alignas", "decltype", "if", "for", "while",
+    "switch", "requires", "noexcept", "defined", "constexpr", "sizeof", "static_assert",
+    "not", "and", "or", "return", "catch", "alignof", "typeid", "enable_if_t",
+})  # fmt: skip
 
 
 def _functions(text: str) -> list[tuple[str, str]]:
@@ -305,9 +403,15 @@ def _functions(text: str) -> list[tuple[str, str]]:
 
 
 def _name(head: str) -> str:
+    """Of a macro's name and a function's, the function's; a statement of a macro has none."""
     names = [name for name in _CALLED.findall(head) if name not in _NO_NAME]
+    name = next((each for each in names if not each.isupper()), names[0] if names else "")
     kind = "kernel" if "__global__" in head else "function"
-    return f"{kind} {names[0] if names else 'without a name'}"
+    if kind == "function" and re.search(r"__device__|[A-Z]_DEVICE\b", head):
+        kind = "device function"
+    parts = words_of(name)
+    spoken = f" ({' '.join(parts)})" if len(parts) > 1 else ""
+    return f"{kind} {name or 'without a name'}{spoken}"
 
 
 class _Page(HTMLParser):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,12 +12,14 @@ from cudaops.domain.run import Citation
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.rag.documents import read_documents
 from cudaops.rag.embedding import Embedder, Reranker, WordLlamaEmbedder
+from cudaops.rag.house import house_notes
 from cudaops.rag.notes import BUILTIN, builtin_notes, digest
+from cudaops.rag.packages import downloaded, is_package, origin_of
 from cudaops.rag.retrieval import clean, search
 from cudaops.rag.server import open_database
 from cudaops.rag.store import Source, Store
 
-NOTHING_FOUND = "no passage is relevant; `cudaops knowledge add PATH` adds sources"
+NOTHING_FOUND = "no passage is relevant; `cudaops knowledge add` adds sources"
 """What a search without passages says."""
 
 
@@ -48,7 +50,7 @@ class KnowledgeStatus(Record):
     embedded: int
     """Chunks that have a vector of the model in use."""
     origins: dict[str, int]
-    """`builtin` or the path that was added, to its number of notes."""
+    """`builtin`, the path that was added or `pypi:NAME`, to its number of notes."""
     notices: tuple[str, ...]
     """What was degraded, in plain words."""
 
@@ -61,6 +63,8 @@ class IngestReport(Record):
     written: int
     removed: int
     embedded_chunks: int
+    licence: str = ""
+    """Empty where it is not known."""
     skipped: tuple[str, ...] = ()
     """`file: why` of what could not be read."""
 
@@ -109,9 +113,16 @@ class Knowledge:
         return f"words and vectors of {self._embedder.model_id}, {order}"
 
     def search(
-        self, query: str, limit: int = 5, subtype: str | None = None
+        self,
+        query: str,
+        limit: int = 5,
+        subtype: str | None = None,
+        *,
+        kernel: str = "",
+        kind: str | None = None,
     ) -> tuple[Citation, ...]:
-        """The passages that answer `query`, best first, or none; the page on `subtype` leads.
+        """The passages that answer `query`, best first, or none; the page on `subtype` leads, and
+        by the words of `kernel` a user's sources are looked up. `kind`: of the sources, alone.
 
         An embedding model that cannot be reached is replaced by the static one, with a notice.
 
@@ -119,12 +130,12 @@ class Knowledge:
         """
         with self._lock:
             try:
-                return self._search(query, limit, subtype)
+                return self._search(query, limit, subtype, kernel, kind)
             except ModelUnavailable as error:
                 if isinstance(self._embedder, WordLlamaEmbedder):
                     raise
                 self._fall_back(error)
-                return self._search(query, limit, subtype)
+                return self._search(query, limit, subtype, kernel, kind)
 
     def read(self, note: str) -> NoteText:
         """The whole note of this id. Raises InputError where there is none."""
@@ -151,24 +162,39 @@ class Knowledge:
             body=row[6],
         )
 
-    def add(self, path: Path, source: str | None = None) -> IngestReport:
-        """Ingest a user's file, folder or archive, replacing what was added from there before.
+    def add(
+        self,
+        what: Path | str,
+        source: str | None = None,
+        *,
+        only: Sequence[str] = (),
+        progress: Callable[[int, int], None] | None = None,
+    ) -> IngestReport:
+        """Ingest a user's file, folder, archive or package (`pypi:NAME`), replacing what was added
+        from there before.
 
-        `source` is a key of SOURCE_WEIGHTS; None: told by the name.
+        `source` is a key of SOURCE_WEIGHTS; None: told by the names of folders. `only`: globs of
+        relative paths. `progress` hears how many passages of how many are written.
 
         Raises InputError for what is no document, KnowledgeUnavailable.
         """
-        origin, notes, skipped = read_documents(path, source)
+        if isinstance(what, str) and is_package(what):
+            with downloaded(what) as wheel:
+                read = read_documents(wheel, source, only=only, origin=origin_of(what))
+        else:
+            read = read_documents(Path(what), source, only=only)
         with self._lock:
             self._prepare_or_fall_back()
-            done = self._store.sync(origin, notes, self._embedder)
+            done = self._store.sync(read.origin, read.notes, self._embedder, progress)
+            self._store.remember(f"licence/{read.origin}", read.licence)
         return IngestReport(
-            origin=origin,
+            origin=read.origin,
             unchanged=done.unchanged,
             written=done.written,
             removed=done.removed,
             embedded_chunks=done.embedded,
-            skipped=skipped,
+            licence=read.licence,
+            skipped=read.skipped,
         )
 
     def remove(self, origin: str) -> int:
@@ -216,10 +242,17 @@ class Knowledge:
         """Close the connection; an embedded server nobody else uses stops."""
         self._store.close()
 
-    def _search(self, query: str, limit: int, subtype: str | None) -> tuple[Citation, ...]:
+    def _search(
+        self, query: str, limit: int, subtype: str | None, kernel: str, kind: str | None
+    ) -> tuple[Citation, ...]:
         self._prepare()
         order = None if self._reranker is None else partial(self._reranked, clean(query))
-        return tuple(search(self._store, self._embedder, query, limit, subtype, order=order))
+        return tuple(
+            search(
+                self._store, self._embedder, query, limit, subtype,
+                kernel=kernel, kind=kind, order=order,
+            )
+        )  # fmt: skip
 
     def _reranked(self, query: str, texts: Sequence[str]) -> Sequence[int]:
         """The reranker's order; as they are, with a notice, where it is away."""
@@ -235,7 +268,7 @@ class Knowledge:
         """Bring the built-in notes up to date, once; skipped where their digest is on record."""
         if self._ready:
             return
-        notes = builtin_notes()
+        notes = [*builtin_notes(), *house_notes()]
         fact, wanted = f"builtin/{self._embedder.model_id}", digest(notes)
         if self._store.fact(fact) != wanted:
             self._store.sync(BUILTIN, notes, self._embedder)

@@ -25,17 +25,20 @@ KINDS = ("bottleneck", "technique", "reference", "document")
 
 REMEDY, REASON, COST = "What relieves it", "Why it happens", "What it costs, and when not to"
 
+DECLARATIONS = "declarations"
+"""Heading of what stands between the functions of a source file."""
+
 SECTIONS_NOT_TO_ACT_ON = frozenset(
     {
-        "How to recognise it", REASON, "How to check that it worked", COST,
+        DECLARATIONS, "How to recognise it", REASON, "How to check that it worked", COST,
         "When to use it", "What to watch", "What to expect", "Limits",
     }
 )  # fmt: skip
-"""Headings of notes of our own under which stands something else than what to do."""
+"""Headings under which stands something else than what to do."""
 
 SOURCE_WEIGHTS = {
     "notes": 1.0, "documents": 1.0, "flashinfer": 1.0, "vllm": 1.0, "sglang": 1.0,
-    "cutlass": 0.95, "triton": 0.95, "pytorch": 0.9, "lmdeploy": 0.85,
+    "cutlass": 0.95, "cccl": 0.95, "triton": 0.95, "pytorch": 0.9, "lmdeploy": 0.85,
 }  # fmt: skip
 """Factor of a passage's score, by where it comes from: production kernels first."""
 

@@ -39,6 +39,19 @@ PASSAGES_PER_NOTE = 3
 ACTIONS = 2
 """Passages on what to do that follow a verdict's own remedy, before why and what it costs."""
 
+ON_DEVICE = ("kernel ", "device function ")
+"""Headings of code that runs on a GPU."""
+
+NEARLY = 0.9
+"""Of the best score: for a verdict, code on the device that reaches it comes before what launches
+it."""
+
+SHOWN_EVERY = 3
+"""One of so many passages is a project's code, where there are both."""
+
+ALONE = 0.5
+"""Share of a question that a project's code must cover where nothing else answers: half of it."""
+
 SUBTYPE_BOOST = 0.15
 """Added to a note that names the verdict's subtype. Scores run from 0 to 1."""
 
@@ -70,11 +83,20 @@ class Passage(NamedTuple):
     score: float = 0.0
     near: float = 1.0
     """How near it is to the question, the floor being 1."""
+    covered: float = 1.0
+    """Share of the question's words that it has, by their rarity."""
+    shows: bool = False
+    """Whether it is a project's: it shows how something is done, and was not written to answer."""
 
     @property
     def to_act_on(self) -> bool:
         """Whether the section says what to do."""
         return self.heading not in SECTIONS_NOT_TO_ACT_ON
+
+    @property
+    def on_device(self) -> bool:
+        """Whether it is code that runs on a GPU."""
+        return self.heading.startswith(ON_DEVICE)
 
 
 WORD_FLOOR = 0.29
@@ -106,7 +128,7 @@ WITH matching AS (
     SELECT c.id FROM chunks c JOIN notes n ON n.id = c.note
     WHERE n.subtypes <> '{{}}' AND %(subtype)s = ANY(n.subtypes) AND {which}
 )
-SELECT found.chunk, n.id, n.kind, n.weight, %(subtype)s = ANY(n.subtypes),
+SELECT found.chunk, n.id, n.kind, n.source, n.weight, %(subtype)s = ANY(n.subtypes),
     found.heading, found.position, ({ranked}) / %(total)s::float8, ({covered}) / %(total)s::float8,
     {cosine}
 FROM (
@@ -121,7 +143,7 @@ _TERMS = sql.SQL("c.terms || ''::tsvector")
 _MATCHING: LiteralString = """
     SELECT chunk, terms FROM (
         SELECT c.id AS chunk, {terms} AS terms FROM chunks c
-        WHERE c.terms @@ %(loose)s::tsquery AND {not_house} LIMIT {loose_limit}
+        WHERE c.terms @@ %(loose)s::tsquery AND {among} LIMIT {loose_limit}
     ) loose WHERE terms @@ %(rare)s::tsquery LIMIT {rows}
 """
 
@@ -144,10 +166,11 @@ _NEAREST: LiteralString = """
     ) found JOIN chunks c ON c.id = found.chunk JOIN notes n ON n.id = c.note WHERE {which}
 """
 
-_NEAREST_OF_HOUSE: LiteralString = """
+_NEAREST_OF_PART: LiteralString = """
     SELECT e.chunk FROM notes n JOIN chunks c ON c.note = n.id JOIN {table} e ON e.chunk = c.id
-    WHERE n.kind <> 'document' ORDER BY ({distance}) + 0, e.chunk LIMIT {nearest}
+    WHERE {which} ORDER BY ({distance}) + 0, e.chunk LIMIT {nearest}
 """
+"""Of a part that has its rows by itself: the index would bring others' first."""
 
 _NO_VECTORS = "SELECT NULL::bigint AS chunk WHERE false"
 
@@ -164,11 +187,13 @@ WHERE n.kind = 'bottleneck' AND %s = ANY(n.subtypes) ORDER BY n.id, c.position
 
 HOUSE: LiteralString = "n.kind <> 'document'"
 OTHERS: LiteralString = "n.kind = 'document'"
-ALL: LiteralString = "true"
+OF_KIND: LiteralString = "n.source = %(kind)s"
 
-_NOT_HOUSE: LiteralString = (
-    "NOT EXISTS (SELECT FROM notes n WHERE n.id = c.note AND n.kind <> 'document')"
-)
+_AMONG: dict[LiteralString, LiteralString] = {
+    OTHERS: "NOT EXISTS (SELECT FROM notes n WHERE n.id = c.note AND n.kind <> 'document')",
+    OF_KIND: "EXISTS (SELECT FROM notes n WHERE n.id = c.note AND n.source = %(kind)s)",
+}
+"""The same of a passage `c`."""
 
 Order = Callable[[Sequence[str]], Sequence[int]]
 """Of texts, best first, what a reranker thinks of them: their indices."""
@@ -184,6 +209,8 @@ def search(
     k: int = 5,
     subtype: str | None = None,
     *,
+    kernel: str = "",
+    kind: str | None = None,
     weights: Weights = DEFAULT_WEIGHTS,
     order: Order | None = None,
 ) -> list[Citation]:
@@ -191,28 +218,60 @@ def search(
 
     With `subtype`, in this order: what relieves it, up to `ACTIONS` further passages on what to do
     (one of them a user's, where there is one), why it happens, what it costs, then the rest by
-    score. Empty where nothing is near enough. `order` reranks what was found by score.
+    score. `kernel`: words on what the kernel at work does; by these a user's sources are looked up
+    then, for what limits a kernel says nothing of which kernels are like it. `kind`: of the
+    sources, alone. Empty where nothing is near enough. `order` reranks what was found by score.
 
     Raises KnowledgeUnavailable, or ModelUnavailable where the query cannot be embedded.
     """
     if k <= 0:
         return []
-    query, subtype = clean(query), clean(subtype or "")
-    vector = embedder.embed_query(query)
+    query, subtype, kernel = clean(query), clean(subtype or ""), clean(kernel)
     table = store.vector_table(embedder)
-    # The cosine distance to a zero vector is not a number: words alone decide then.
-    usable = table is not None and weights.vectors > 0 and math.fsum(x * x for x in vector) > 0
     with store.transaction() as cursor:
-        look = _Look(cursor, query, subtype, weights, vector, table if usable else None, embedder)
+
+        def look_for(words: str, which: LiteralString, about: str = "") -> _Look:
+            vector = embedder.embed_query(words)
+            # The cosine distance to a zero vector is not a number: words alone decide then.
+            usable = weights.vectors > 0 and math.fsum(x * x for x in vector) > 0
+            near = table if usable else None
+            return _Look(
+                cursor, words, which, about, weights, vector, near, embedder, clean(kind or "")
+            )
+
+        if kind is not None:
+            look = look_for(query, OF_KIND)
+            return look.citations(_spread(look.reranked(look.found(), k, order), k))
+        look = look_for(query, HOUSE, subtype)
         page = look.page() if subtype else []
-        if not page:
-            found = _spread(look.reranked(look.found(ALL), k, order), k)
-        else:
-            own = {each.chunk for each in page}
-            house = [each for each in look.found(HOUSE) if each.chunk not in own]
-            others = look.found(OTHERS)
+        own = {each.chunk for each in page}
+        house = [each for each in look.found() if each.chunk not in own]
+        others: list[Passage] = []
+        if look.there_are_others():
+            others = look_for(kernel if page and kernel else query, OTHERS).found()
+        if page:
+            others = [each for each in others if each.to_act_on]
+            best = max((each.score for each in others), default=0.0)
+            others.sort(key=lambda each: not (each.on_device and each.score >= NEARLY * best))
             found = _arranged(page, look.reranked(house, k, order), look.reranked(others, k, order))
+        else:
+            answered = any(not each.shows for each in (*house, *others))
+            others = [each for each in others if answered or each.covered >= ALONE]
+            both = sorted([*house, *others], key=lambda each: -each.score)
+            found = _shown_between(_spread(look.reranked(both, k, order), len(both)))
         return look.citations(found[:k])
+
+
+def _shown_between(passages: Sequence[Passage]) -> list[Passage]:
+    """In their order, but of those that answer and those that show how it is done every third one
+    shows: among 50,000 passages of code some have the words of any question."""
+    answers = [each for each in passages if not each.shows]
+    shows = [each for each in passages if each.shows]
+    mixed: list[Passage] = []
+    while answers and shows:
+        mixed += [*answers[: SHOWN_EVERY - 1], shows.pop(0)]
+        del answers[: SHOWN_EVERY - 1]
+    return [*mixed, *answers, *shows]
 
 
 def _arranged(
@@ -283,21 +342,23 @@ class _Look:
         self,
         cursor: psycopg.Cursor[Any],
         query: str,
+        which: LiteralString,
         subtype: str,
         weights: Weights,
         vector: list[float],
         table: sql.Identifier | None,
         embedder: Embedder,
+        kind: str,
     ) -> None:
         self._cursor = cursor
-        self._subtype, self._weights = subtype, weights
-        terms = read_terms(cursor, query if weights.words else "")
+        self._which, self._subtype, self._weights = which, subtype, weights
+        terms = read_terms(cursor, query if weights.words else "", house=which == HOUSE)
         # A plan is kept for each number of words; a word that is NULL costs next to nothing.
         self._slots = -(-len(terms.words) // SLOTS) * SLOTS or SLOTS
         free = [None] * (self._slots - len(terms.words))
         self._parameters: dict[str, object] = {
             "rare": terms.rare, "loose": terms.loose, "every": terms.every, "total": terms.total,
-            "parts": PART_WEIGHTS, "vector": Vector(vector), "subtype": subtype,
+            "parts": PART_WEIGHTS, "vector": Vector(vector), "subtype": subtype, "kind": kind,
             **{f"word{i}": word for i, word in enumerate([*terms.words, *free])},
             **{f"idf{i}": idf for i, idf in enumerate([*terms.idf, *free])},
         }  # fmt: skip
@@ -313,10 +374,16 @@ class _Look:
             for position, (chunk, note, heading) in enumerate(rows)
         ]
 
-    def found(self, which: LiteralString) -> list[Passage]:
-        """Passages of some notes that are near enough, best first."""
+    def there_are_others(self) -> bool:
+        """Whether a user added anything."""
+        self._cursor.execute("SELECT EXISTS (SELECT FROM notes n WHERE n.kind = 'document')")
+        row = self._cursor.fetchone()
+        return bool(row and row[0])
+
+    def found(self) -> list[Passage]:
+        """Passages that are near enough, best first."""
         statement, names = _statement(
-            which, self._slots, self._table and self._table.as_string(), self._dimension
+            self._which, self._slots, self._table and self._table.as_string(), self._dimension
         )
         # A raw cursor: to look for hundreds of placeholders takes longer than to send them.
         with psycopg.RawCursor(self._cursor.connection) as cursor:
@@ -328,6 +395,7 @@ class _Look:
         chunk: int,
         note: str,
         kind: str,
+        source: str,
         weight: float,
         on_subtype: bool,
         heading: str,
@@ -341,7 +409,8 @@ class _Look:
         # A verdict is a question that the house has an answer to.
         known = bool(self._subtype) and kind != "document"
         near = 1.0 if known else self._near(covered, float(cosine))
-        return Passage(chunk, note, kind, heading, position, weight * score, near)
+        shows = source not in ("notes", "documents")
+        return Passage(chunk, note, kind, heading, position, weight * score, near, covered, shows)
 
     def _near(self, covered: float, cosine: float) -> float:
         if not self._weights.floor:
@@ -402,7 +471,8 @@ def _statement(
     join: sql.Composable = sql.SQL("")
     if table_name is not None:
         table = sql.Identifier(table_name.strip('"'))
-        nearest = sql.SQL(_NEAREST_OF_HOUSE if house else _NEAREST).format(
+        part = house or which == OF_KIND
+        nearest = sql.SQL(_NEAREST_OF_PART if part else _NEAREST).format(
             table=table, which=sql.SQL(which), distance=distance, nearest=sql.Literal(NEAREST)
         )
         cosine = sql.SQL("coalesce(nullif(1 - ({}), 'NaN'), 0)").format(distance)
@@ -411,7 +481,7 @@ def _statement(
         terms=_TERMS,
         rows=sql.Literal(MATCHING_ROWS),
         loose_limit=sql.Literal(LOOSE_ROWS),
-        not_house=sql.SQL(_NOT_HOUSE if which == OTHERS else "true"),
+        among=sql.SQL(_AMONG.get(which, HOUSE)),
     )
     search = sql.SQL(_SEARCH).format(
         matching=matching,

@@ -2,7 +2,7 @@
 -- embeddings_<models.id>, created by the store with that model's dimension, so that two models
 -- never mix. Runs with the schema of the same name first in the search path.
 
-CREATE TABLE IF NOT EXISTS facts (      -- 'chunks': how many there are
+CREATE TABLE IF NOT EXISTS facts (      -- 'chunks', 'house': passages of all, of our own
     name text PRIMARY KEY,
     value text NOT NULL
 );
@@ -45,7 +45,8 @@ CREATE INDEX IF NOT EXISTS chunks_terms ON chunks USING gin (terms);
 
 CREATE TABLE IF NOT EXISTS words (      -- of all passages: how rare each is
     word text PRIMARY KEY,
-    chunks integer NOT NULL
+    chunks integer NOT NULL,
+    house integer NOT NULL DEFAULT 0    -- of our own notes' passages
 );
 
 CREATE TABLE IF NOT EXISTS models (

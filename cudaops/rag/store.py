@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.resources import files
@@ -20,7 +20,7 @@ from cudaops.rag.server import CONNECT_TIMEOUT_S, Database, first_line
 
 SCHEMA = "cudaops_knowledge"
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Raised with every change of schema.sql; `_upgrade` brings an older one up to it."""
 
 INDEXED_FROM = 10_000
@@ -55,13 +55,15 @@ class Source(NamedTuple):
     """Where notes come from."""
 
     origin: str
-    """`builtin`, or the absolute path that was added."""
+    """`builtin`, the absolute path that was added, or `pypi:NAME`."""
     kind: str
     """`notes`, `documents` or a project: `flashinfer`."""
     weight: float
     """Factor of its scores."""
     notes: int
     passages: int
+    licence: str = ""
+    """Empty where it is not known."""
 
 
 class Store:
@@ -101,13 +103,19 @@ class Store:
         except psycopg.Error as error:
             raise self._unavailable(error) from error
 
-    def sync(self, origin: str, notes: Sequence[Note], embedder: Embedder) -> Synced:
+    def sync(
+        self,
+        origin: str,
+        notes: Sequence[Note],
+        embedder: Embedder,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Synced:
         """Make `notes` all that `origin` has, and every chunk of every origin embedded.
 
         What did not change is neither written nor embedded again. Notes are written with their
         chunks and vectors, some at a time in a transaction, and notes that are gone are removed
         last: cut short anywhere, the same call continues. Safe to call from several processes at
-        once.
+        once. `progress` hears how many passages of how many are written.
 
         Raises KnowledgeUnavailable or ModelUnavailable; what was written until then stays.
         """
@@ -126,6 +134,8 @@ class Store:
         for batch in _embedded_ahead(cut, embedder):
             with self.transaction() as cursor:
                 embedded += _write(cursor, table, batch)
+            if progress is not None:
+                progress(embedded, new)
         with self.transaction() as cursor:
             _lock(cursor)
             cursor.execute("SELECT id FROM notes WHERE origin = %s", [origin])
@@ -140,12 +150,13 @@ class Store:
         return Synced(len(notes) - len(changed), len(changed), len(gone), embedded)
 
     def sources(self) -> list[Source]:
-        """All of them, by origin."""
+        """All of them, by origin; one that bundles others once for each."""
         with self.transaction() as cursor:
             cursor.execute(
-                "SELECT n.origin, n.source, n.weight, count(DISTINCT n.id), count(c.id)"
+                "SELECT n.origin, n.source, n.weight, count(DISTINCT n.id), count(c.id),"
+                " coalesce((SELECT value FROM facts WHERE name = 'licence/' || n.origin), '')"
                 " FROM notes n LEFT JOIN chunks c ON c.note = n.id"
-                " GROUP BY n.origin, n.source, n.weight ORDER BY n.origin"
+                " GROUP BY n.origin, n.source, n.weight ORDER BY n.origin, n.source"
             )
             return [Source(*row) for row in cursor.fetchall()]
 
@@ -254,7 +265,7 @@ def _prepare(connection: psycopg.Connection[Any]) -> None:
         _create_schema(connection)
     row = connection.execute("SELECT value FROM facts WHERE name = 'schema_version'").fetchone()
     found = int(row[0]) if row else 0
-    if found in (1, 2):
+    if 1 <= found < SCHEMA_VERSION:
         _upgrade(connection)
     elif found != SCHEMA_VERSION:
         raise KnowledgeUnavailable(
@@ -265,18 +276,24 @@ def _prepare(connection: psycopg.Connection[Any]) -> None:
 
 
 def _upgrade(connection: psycopg.Connection[Any]) -> None:
-    """Version 1 or 2 to 3: what can be made again is dropped, users' documents stay."""
+    """An older version to this: what can be made again is dropped, users' documents stay."""
     with connection.transaction(), connection.cursor() as cursor:
         _lock(cursor)
         row = cursor.execute("SELECT value FROM facts WHERE name = 'schema_version'").fetchone()
-        found = row[0] if row else ""
-        if found == "1":
-            _upgrade_from_1(cursor)
-        elif found != "2":
+        found = int(row[0]) if row else SCHEMA_VERSION
+        if found >= SCHEMA_VERSION:
             return  # another process was faster
+        if found == 1:
+            _upgrade_from_1(cursor)
         else:
             cursor.execute(files("cudaops.rag").joinpath("schema.sql").read_bytes())
-            cursor.execute("INSERT INTO facts SELECT 'chunks', count(*) FROM chunks")
+            cursor.execute(
+                "ALTER TABLE words ADD COLUMN IF NOT EXISTS house integer NOT NULL DEFAULT 0"
+            )
+            cursor.execute("TRUNCATE words")
+            cursor.execute("DELETE FROM facts WHERE name IN ('chunks', 'house')")
+            cursor.execute("SELECT id FROM notes")
+            _count(cursor, [each for (each,) in cursor.fetchall()], 1)
             cursor.execute("SELECT id FROM models")
             for (model,) in cursor.fetchall():
                 _settle(cursor, _table_name(model))
@@ -451,15 +468,20 @@ def _copy_vectors(
 def _count(cursor: psycopg.Cursor[Any], notes: Sequence[str], sign: int) -> None:
     """Add these notes' passages and their words to the counts, or take them away."""
     cursor.execute(
-        "INSERT INTO facts SELECT 'chunks', %s * count(*) FROM chunks WHERE note = ANY(%s)"
+        "INSERT INTO facts SELECT name, %s * n FROM (SELECT count(*) AS chunks,"
+        " count(*) FILTER (WHERE kind <> 'document') AS house"
+        " FROM chunks c JOIN notes ON notes.id = c.note WHERE c.note = ANY(%s)) counted,"
+        " LATERAL (VALUES ('chunks', counted.chunks), ('house', counted.house)) v (name, n)"
         " ON CONFLICT (name) DO UPDATE SET value = facts.value::bigint + excluded.value::bigint",
         [sign, list(notes)],
     )
     cursor.execute(
-        "INSERT INTO words SELECT word, %s * count(*)"
-        " FROM chunks, unnest(tsvector_to_array(terms)) word WHERE note = ANY(%s) GROUP BY word"
-        " ON CONFLICT (word) DO UPDATE SET chunks = words.chunks + excluded.chunks",
-        [sign, list(notes)],
+        "INSERT INTO words SELECT word, %s * count(*),"
+        " %s * count(*) FILTER (WHERE kind <> 'document')"
+        " FROM chunks c JOIN notes ON notes.id = c.note, unnest(tsvector_to_array(terms)) word"
+        " WHERE c.note = ANY(%s) GROUP BY word ON CONFLICT (word) DO UPDATE"
+        " SET chunks = words.chunks + excluded.chunks, house = words.house + excluded.house",
+        [sign, sign, list(notes)],
     )
 
 

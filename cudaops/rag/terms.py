@@ -46,17 +46,19 @@ SHORT = {
 }  # fmt: skip
 """What the notes call something that is often abbreviated."""
 
-_WORDS = """
-SELECT t.token, q.lexeme, coalesce(w.chunks, 0),
-    coalesce((SELECT value::bigint FROM facts WHERE name = 'chunks'), 0)
+_WORDS: LiteralString = """
+SELECT t.token, q.lexeme, coalesce(w.{of}, 0),
+    coalesce((SELECT value::bigint FROM facts WHERE name = {name}), 0)
 FROM unnest(%s::text[]) t (token), LATERAL unnest(to_tsvector('english', t.token)) q
 LEFT JOIN words w ON w.word = q.lexeme
 """
 
+_HOUSE: LiteralString = "notes n JOIN chunks c ON c.note = n.id AND n.kind <> 'document'"
+
 _IDENTIFIERS: LiteralString = """
 SELECT p.words::text, p.loose::text, (
     SELECT count(*) FROM (
-        SELECT c.terms FROM chunks c WHERE c.terms @@ p.loose LIMIT {loose_limit}
+        SELECT c.terms FROM {passages} WHERE c.terms @@ p.loose LIMIT {loose_limit}
     ) few WHERE few.terms @@ p.words
 ) FROM (
     SELECT DISTINCT words, regexp_replace(words::text, '<[^>]+>', '&', 'g')::tsquery AS loose
@@ -82,19 +84,21 @@ class Terms(NamedTuple):
     """All words, joined by OR."""
 
 
-def read_terms(cursor: psycopg.Cursor[Any], query: str) -> Terms:
+def read_terms(cursor: psycopg.Cursor[Any], query: str, *, house: bool = False) -> Terms:
     """The terms of a question. An identifier (`cp.async`, `__launch_bounds__`) is one besides.
 
-    A word that no passage has is the rarest of all: it lowers what the others cover.
+    A word that no passage has is the rarest of all: it lowers what the others cover. `house`: how
+    rare words are in our own notes, where `shared` is common and `why` is not; what a user adds
+    would change that, code most of all.
     """
     tokens = _tokens(query)
     saying = [token for token in tokens if token.lower() not in ASKING]
-    counts, passages = _counted(cursor, saying or tokens)
+    counts, passages = _counted(cursor, saying or tokens, house)
     known = {_quoted(word): n for word, n in counts.items() if n}
     idf = {word: math.log(1 + passages / (0.5 + n)) for word, n in counts.items()}
     weights = {_quoted(word): idf[word] for word in counts}
     loose: dict[str, str] = {}
-    for phrase, loose[phrase], n in _identifiers(cursor, query):
+    for phrase, loose[phrase], n in _identifiers(cursor, query, house):
         known[phrase], weights[phrase] = n, math.log(1 + passages / (0.5 + n))
     rare = _rare(known)
     return Terms(
@@ -107,14 +111,18 @@ def read_terms(cursor: psycopg.Cursor[Any], query: str) -> Terms:
     )
 
 
-def _counted(cursor: psycopg.Cursor[Any], tokens: Sequence[str]) -> tuple[dict[str, int], int]:
+def _counted(
+    cursor: psycopg.Cursor[Any], tokens: Sequence[str], house: bool
+) -> tuple[dict[str, int], int]:
     """Passages that have each word, rarest first, and all passages.
 
     A token that no passage has is read as its parts: `cudaAccessPropertyPersisting`, `48KB`.
     """
     parts = {token: part for token in tokens if len(part := _parts(token)) > 1}
     every = dict.fromkeys([*tokens, *(each for part in parts.values() for each in part)])
-    cursor.execute(_WORDS, [list(every)], prepare=True)
+    of = "house" if house else "chunks"
+    statement = sql.SQL(_WORDS).format(of=sql.Identifier(of), name=sql.Literal(of))
+    cursor.execute(statement, [list(every)], prepare=True)
     found: list[tuple[str, str, int, int]] = cursor.fetchall()
     unknown = {token for token, _, n, _ in found if not n}
     wanted = set(tokens).difference(unknown & parts.keys())
@@ -125,7 +133,9 @@ def _counted(cursor: psycopg.Cursor[Any], tokens: Sequence[str]) -> tuple[dict[s
     return {word: counts[word] for word in rarest}, found[0][3] if found else 0
 
 
-def _identifiers(cursor: psycopg.Cursor[Any], query: str) -> list[tuple[str, str, int]]:
+def _identifiers(
+    cursor: psycopg.Cursor[Any], query: str, house: bool
+) -> list[tuple[str, str, int]]:
     """Identifiers of several words as phrases, as words, and with the passages that have them."""
     found = re.findall(r"\w+(?:[.:_]+\w+)+", query)[:IDENTIFIERS]
     if len(_tokens(query)) <= NAME_WORDS:
@@ -133,7 +143,9 @@ def _identifiers(cursor: psycopg.Cursor[Any], query: str) -> list[tuple[str, str
     texts = [re.sub(r"[\W_]+", " ", each) for each in found]
     if not texts:
         return []
-    statement = sql.SQL(_IDENTIFIERS).format(loose_limit=sql.Literal(LOOSE_ROWS))
+    statement = sql.SQL(_IDENTIFIERS).format(
+        loose_limit=sql.Literal(LOOSE_ROWS), passages=sql.SQL(_HOUSE if house else "chunks c")
+    )
     cursor.execute(statement, [texts], prepare=True)
     return [row for row in cursor.fetchall() if row[2]]
 

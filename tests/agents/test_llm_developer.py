@@ -189,6 +189,17 @@ def test_a_model_may_look_things_up_within_its_limit(
     assert sum("the model calls" in line for line in heard.said) == TOOL_CALLS
 
 
+def test_who_plans_may_look_things_up(product: Opened, nim: Nim, tmp_path: Path) -> None:
+    ask = ScriptedToolCall("search_knowledge", {"query": "register tiling"})
+    plan = Reply(f"```json\n{json.dumps([IDEA.model_dump()])}\n```")
+    nim.script(Reply(tool_calls=(ask,)), plan)
+    found, _ = develop(product, nim, tmp_path, lambda d: d.plan(product.view, 3, "01"))
+    assert [h.title for h in found.hypotheses] == ["register tiling"]
+    offered = {t["function"]["name"] for t in nim.chats[0].body["tools"]}
+    assert offered == {"search_knowledge", "read_note", "read_expert_note", "explain_metric"}
+    assert [m["role"] for m in nim.chats[1].messages][-1] == "tool"
+
+
 def test_a_tool_that_refuses_is_told_and_not_fatal(
     product: Opened, nim: Nim, tmp_path: Path
 ) -> None:

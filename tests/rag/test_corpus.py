@@ -7,8 +7,10 @@ import re
 import pytest
 
 from cudaops.cuda.architectures import ARCHITECTURES
+from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.subtypes import SUBTYPES
+from cudaops.rag.house import house_notes
 from cudaops.rag.notes import CHUNK_LIMIT, Note, builtin_notes
 
 NOTES = builtin_notes()
@@ -95,3 +97,12 @@ def test_limits_of_an_sm_are_those_of_the_device_table() -> None:
             ],
         }[table]  # fmt: skip
         assert numbers == expected, capability
+
+
+def test_every_device_is_a_passage_with_its_numbers_and_source() -> None:
+    (note,) = house_notes()
+    for chunk, device in zip(note.chunks(), DEVICES.values(), strict=True):
+        assert chunk.heading.startswith(f"{device.name}: ")
+        assert f"{device.sm_count} SMs" in chunk.body
+        assert f" {device.dram_bandwidth_gb_s:.0f} GB/s" in chunk.body
+        assert chunk.body.endswith(f"Source: {device.source}")

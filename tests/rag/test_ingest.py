@@ -126,10 +126,10 @@ def test_code_is_cut_by_function_and_kernel(tmp_path: Path) -> None:
     (tmp_path / "mod.py").write_text("import x\n\n# Adds.\ndef add(a):\n    return a\n")
     norm, mod = (read_documents(tmp_path).notes[i].chunks() for i in (1, 0))
     by_heading = {chunk.heading: chunk.body for chunk in (*norm, *mod)}
-    assert "mean square" in by_heading["kernel rms_norm_rows"]
-    assert by_heading["kernel rms_norm_rows"].endswith("}\n```")
-    assert "halve" in by_heading["function halve"]
-    assert "struct Params" not in by_heading["function halve"]
+    assert "mean square" in by_heading["kernel rms_norm_rows (rms norm rows)"]
+    assert by_heading["kernel rms_norm_rows (rms norm rows)"].endswith("}\n```")
+    assert "halve" in by_heading["device function halve"]
+    assert "struct Params" not in by_heading["device function halve"]
     assert "# Adds." in by_heading["add"]
 
 
@@ -152,7 +152,7 @@ def test_a_production_kernel_is_cited_for_a_verdict(mine: Knowledge, tmp_path: P
     assert (added.kind, added.weight, added.notes) == ("flashinfer", 1.0, 1)
     found = mine.search("dram bandwidth. Kernel: rms_norm_rows", 5, "dram_bandwidth")
     assert found[0].note == "dram-bandwidth"
-    assert "kernel rms_norm_rows" in [citation.heading for citation in found[:3]]
+    assert "kernel rms_norm_rows (rms norm rows)" in [citation.heading for citation in found[:3]]
     assert mine.remove(str(source)) == 1
     assert all("rms_norm" not in c.heading for c in mine.search("rms_norm_rows", 5))
     with pytest.raises(InputError, match="nothing was added"):

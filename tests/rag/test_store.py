@@ -14,6 +14,7 @@ import pytest
 
 from cudaops.errors import KnowledgeUnavailable, ModelUnavailable
 from cudaops.rag.embedding import WordLlamaEmbedder
+from cudaops.rag.house import house_notes
 from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.notes import Note, builtin_notes
 from cudaops.rag.server import Database, open_database
@@ -172,12 +173,13 @@ def test_an_ingest_that_is_killed_anywhere_is_continued(
     command = [sys.executable, "-W", "ignore", "-c", ADD, database_url, str(tmp_path)]
     knowledge = Knowledge.open(database_url=database_url, data_folder=None, embedder=embedder)
     knowledge.search("x")
-    whole = len(builtin_notes()) + 3 * BATCH_CHUNKS // 20
+    before = len(builtin_notes()) + len(house_notes())
+    whole = before + 3 * BATCH_CHUNKS // 20
     kept = []
     for least in (0, 1, BATCH_CHUNKS // 20 + 1, 2 * BATCH_CHUNKS // 20 + 1):
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         deadline = monotonic() + 60
-        while monotonic() < deadline and knowledge.status().notes < len(builtin_notes()) + least:
+        while monotonic() < deadline and knowledge.status().notes < before + least:
             sleep(0.01)
         process.kill()
         process.wait()
@@ -266,16 +268,24 @@ def test_a_knowledge_base_of_schema_version_1_is_brought_up_to_date(database_url
         knowledge.close()
 
 
-def test_a_knowledge_base_of_schema_version_2_is_brought_up_to_date(
-    store: Store, database_url: str
+@pytest.mark.parametrize("version", ["2", "3"])
+def test_a_knowledge_base_of_schema_version_2_or_3_is_brought_up_to_date(
+    store: Store, database_url: str, version: str
 ) -> None:
     store.sync("builtin", [ONE, TWO], CountingEmbedder())
     with store.transaction() as cursor:
-        cursor.execute("UPDATE facts SET value = '2' WHERE name = 'schema_version'")
+        cursor.execute("SELECT * FROM words ORDER BY word")
+        counted = cursor.fetchall()
+        cursor.execute("UPDATE facts SET value = %s WHERE name = 'schema_version'", [version])
+        cursor.execute("DELETE FROM facts WHERE name = 'house'")
+        cursor.execute("ALTER TABLE words DROP COLUMN house")
         cursor.execute("DELETE FROM facts WHERE name = 'chunks'")
         cursor.execute("DROP INDEX notes_of_house, notes_on_subtypes")
     Store(Database(database_url)).close()
-    assert store.fact("chunks") == "3"
+    assert (store.fact("chunks"), store.fact("house")) == ("3", "3")
+    with store.transaction() as cursor:
+        cursor.execute("SELECT * FROM words ORDER BY word")
+        assert cursor.fetchall() == counted
     assert count(store, "SELECT (to_regclass('notes_of_house') IS NOT NULL)::integer") == 1
 
 
