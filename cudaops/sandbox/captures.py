@@ -375,9 +375,9 @@ def _alike(captured: Captured) -> str:
     return f"{launches} are left out: {differ} ({each:.1f} GB each)"
 
 
-def _beyond(read: str) -> str:
-    """What a read outside of an allocation means to whoever has it profiled."""
-    return f"{read}: let through for a profile; no rewrite is judged before that is corrected"
+def _beyond(access: str) -> str:
+    """What an access outside of an allocation means to whoever has it profiled."""
+    return f"{access}: let through for a profile; no rewrite is judged before that is corrected"
 
 
 def _weighed(number: int, run: ProgramRun, weights: float, workload: Workload) -> Workload:

@@ -95,13 +95,13 @@ class ProgramRunner:
     ) -> CaptureOutcome:
         """See `Recording.capture`. The program ends when its time is over. Not whole: after
         `whole_s` every configuration is executed for a share of the time at most, blocks and
-        launches beyond are left out, the program ends where no launch follows for a while, and a
-        read past an allocation is let through (`Captured.beyond`)."""
+        launches beyond are left out, the program ends where no launch follows for a while, and an
+        access past an allocation is let through (`Captured.beyond`)."""
         limits = {"CUDAOPS_STOP_SECONDS": f"{self.timeout_s:g}"}
         if not whole:
             limits["CUDAOPS_TIMED_SECONDS"] = f"{self.timeout_s:g}"
             limits["CUDAOPS_WHOLE_SECONDS"] = f"{whole_s:g}"
-            limits["CUDAOPS_READS_BEYOND"] = "1"
+            limits["CUDAOPS_LETS_BEYOND"] = "1"
         record = functools.partial(self._recorded, limits)
         return Recording(self.program, record, warm_ups).capture(kernel, folder)
 
