@@ -314,7 +314,7 @@ def _write(folder: Path, data: bytes) -> Path:
         (b"__global__ void k() {} int main() {}", "no kernel is launched"),
         (b"__global__ void k(); int main() { k<<<1, 1>>>(); }", "launches `k`, which another file"),
         (
-            b"struct S {}\ntemplate <int n> __global__ void k() {}\nint main() { k<1><<<1, 1>>>(); }",
+            b"struct S {}\ntemplate<int n> __global__ void k() {}\nint main() { k<1><<<1,1>>>(); }",
             "what defines `k` cannot be read",
         ),
         (
