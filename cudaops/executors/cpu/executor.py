@@ -123,11 +123,17 @@ class CpuExecutor:
         *,
         whole: bool = True,
         whole_s: float = 0.0,
+        launch_s: float = 0.0,
         warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
         """See `Executor.capture`."""
         return self._program(program, argv, timeout_s).capture(
-            kernel, folder, whole=whole, whole_s=whole_s, warm_ups=warm_ups
+            kernel,
+            folder,
+            whole=whole,
+            whole_s=whole_s,
+            launch_s=launch_s,
+            warm_ups=warm_ups,
         )
 
     def as_reference(
