@@ -311,7 +311,7 @@ class Captured(Record):
     cut: tuple[str, ...] = ()
     """Kernels of which not every block was executed, where only times were wanted."""
     beyond: tuple[str, ...] = ()
-    """Reads outside of an allocation that were allowed, where only times were wanted: a line
+    """Accesses outside of an allocation that were allowed, where only times were wanted: a line
     each."""
     alike: int = 0
     """Configurations of large launches that are no workloads, since two like them are."""

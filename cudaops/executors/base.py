@@ -147,15 +147,17 @@ class Executor(Protocol):
         *,
         whole: bool = True,
         whole_s: float = 0.0,
+        launch_s: float = 0.0,
         warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
         """Run the whole program once and record the target's launches under `folder`.
 
         `kernel` None chooses the kernel with most time. `argv` excludes the program's name.
         `whole` False: only times are wanted, so not every block of every launch need be executed,
-        nor the program run to its end (`Captured.cut`, `Captured.stopped`); for its first `whole_s`
-        everything is executed all the same. Where kernels run on a
-        GPU a program that launches nothing more for a while is not waited for (`Captured.paused`).
+        nor the program run to its end (`Captured.cut`, `Captured.stopped`). Its time begins with
+        its first launch then, for which `launch_s` are waited; for its first `whole_s` everything
+        is executed all the same. Where kernels run on a GPU a program that launches nothing more
+        for a while is not waited for (`Captured.paused`).
         `warm_ups`: whether launches outside of what the program times count.
         Raises InputError where `kernel` is not launched or the program launches nothing.
         """

@@ -54,7 +54,8 @@ def _of_file(path: str, facts: Outline, followed: Collection[str]) -> Iterator[s
         what = _WORDS.get(token.text) if token.kind == "name" else None
         if token.text in ("texture", "surface") and after != "<":
             what = None
-        if token.kind == "name" and token.text in ASM and token.start not in read:
+        unread = token.kind == "name" and token.text in ASM and token.start not in read
+        if unread and facts.is_in_device_code(token.start):
             what = "inline PTX"
         named = facts.tokens[index + 2].text if index + 2 < len(facts.tokens) else ""
         if token.text in _LIBRARIES and after == "::" and named not in _LAUNCH_NOTHING:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -262,17 +263,30 @@ def _includes(lexed: Lexed) -> list[str]:
     return names
 
 
+_OF_FILES = "where it is built of several files, say how: --build make --run ./app"
+
+
 def require_runnable(path: Path | str, program: Program) -> None:
     """Raise InputError, naming `path`, where a program has no kernel, no launch or no `main`."""
     require_kernels(path, program)
     if not any(_has_main(f.text) for f in program.files):
-        raise InputError(f"{path}: no `main` function; give the whole program, not a kernel alone")
+        raise InputError(
+            f"{path}: no `main` function; give the whole program, not a kernel alone: {_OF_FILES}"
+        )
 
 
 def require_kernels(path: Path | str, program: Program) -> None:
     """Raise InputError, naming `path`, where a program has no kernel or no launch."""
     if not program.kernels:
         why = _limit(program, "defines a kernel") or "no `__global__` function with a body"
+        first = program.launches[0] if program.launches and program.build is None else None
+        if first and _defines(program, first.kernel):
+            why = f"what defines `{first.kernel}` cannot be read: does nvcc compile it?"
+        elif first:
+            place = f"{first.file}:{first.line}"
+            raise InputError(
+                f"{place} launches `{first.kernel}`, which another file defines; {_OF_FILES}"
+            )
         raise InputError(f"{path}: no kernel in it ({why})")
     if not program.launches:
         missing = "add a launch"
@@ -295,6 +309,12 @@ def _unclosed(program: Program) -> str:
         if opened:
             return f"{file.path}:{line_of(lexed.text, opened[0])}: this `{{` is never closed"
     return ""
+
+
+def _defines(program: Program, kernel: str) -> bool:
+    """Whether its text does, though no kernel could be read."""
+    head = re.compile(rf"__global__[^;{{}}]*\b{re.escape(kernel)}\s*\([^;{{}}]*\)\s*{{")
+    return any(head.search(file.text) for file in program.files)
 
 
 def _limit(program: Program, words: str) -> str:

@@ -5,7 +5,6 @@ Read in a process of its own with limits: a PDF may be made to exhaust memory or
 
 from __future__ import annotations
 
-import importlib
 import io
 import resource
 import subprocess
@@ -22,11 +21,9 @@ MEMORY_BYTES = 2 * 2**30
 SECONDS = 300
 """Longest time that it takes."""
 
-_NO_LIBRARY = 3
-
 
 def pdf_text(name: str, data: bytes) -> str:
-    """The text. Raises InputError: pypdf is missing, broken or encrypted, too much, no text."""
+    """The text. Raises InputError: broken or encrypted, too much, no text."""
     command = [sys.executable, "-W", "ignore", "-m", __name__]
     try:
         done = subprocess.run(
@@ -34,8 +31,6 @@ def pdf_text(name: str, data: bytes) -> str:
         )
     except subprocess.TimeoutExpired as error:
         raise InputError(f"{name} is refused: reading it takes over {SECONDS} s") from error
-    if done.returncode == _NO_LIBRARY:
-        raise InputError(f"{name} is a PDF: `pip install pypdf` to read it")
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         why = lines[-1] if lines else f"the reader ended with {done.returncode}"
@@ -75,12 +70,10 @@ def _markdown(reader: Any) -> str:
 def _main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
-    try:
-        pypdf = importlib.import_module("pypdf")
-    except ImportError:
-        return _NO_LIBRARY
+    from pypdf import PdfReader
+
     # What a broken file makes the library raise ends this process: its last line says what.
-    text = _markdown(pypdf.PdfReader(io.BytesIO(sys.stdin.buffer.read())))
+    text = _markdown(PdfReader(io.BytesIO(sys.stdin.buffer.read())))
     sys.stdout.buffer.write(text.encode("utf-8", "replace"))
     return 0
 

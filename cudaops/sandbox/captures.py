@@ -128,9 +128,10 @@ def captured_of_author(
     if judged or not whole:
         found = capture(timeout_s, whole=whole)
     else:
-        whole_s = PROFILED_WHOLE_SHARE * timeout_s
-        timeout_s *= PROFILED_SHARE
-        found = capture(timeout_s, whole=False, whole_s=whole_s)
+        share_s, whole_s = PROFILED_SHARE * timeout_s, PROFILED_WHOLE_SHARE * timeout_s
+        found = capture(share_s, whole=False, whole_s=whole_s, launch_s=timeout_s)
+        again_s = 2 * found.seconds if isinstance(found, Captured) else 0.0
+        timeout_s = min(timeout_s, max(share_s, again_s))  # of a second run
     if not whole or isinstance(found, CompileFailed):
         return found
     if not judged and isinstance(found, Captured) and (found.cut or found.stopped or found.beyond):
@@ -141,9 +142,10 @@ def captured_of_author(
 
 
 PROFILED_SHARE, PROFILED_WHOLE_SHARE = 0.3, 0.2
-"""Of the time limit: for so long a program runs of which no rewrite is judged; and for so long each
-of its launches is executed whole. Chosen: with the usual limit of 120 s a program of 24 s is
-captured as if one were judged, and a profile takes less than two minutes."""
+"""Of the time limit: for so long a program runs from its first launch, of which no rewrite is
+judged; and for so long each of its launches is executed whole. Chosen: with the usual limit of
+120 s a program of 24 s is captured as if one were judged, and where the host prepares nothing for
+long a profile takes less than two minutes."""
 RIVAL = MOST_RUNS
 """Number of the folder for another kernel than the one with most seconds."""
 
@@ -375,9 +377,9 @@ def _alike(captured: Captured) -> str:
     return f"{launches} are left out: {differ} ({each:.1f} GB each)"
 
 
-def _beyond(read: str) -> str:
-    """What a read outside of an allocation means to whoever has it profiled."""
-    return f"{read}: let through for a profile; no rewrite is judged before that is corrected"
+def _beyond(access: str) -> str:
+    """What an access outside of an allocation means to whoever has it profiled."""
+    return f"{access}: let through for a profile; no rewrite is judged before that is corrected"
 
 
 def _weighed(number: int, run: ProgramRun, weights: float, workload: Workload) -> Workload:

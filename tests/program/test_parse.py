@@ -256,6 +256,7 @@ def test_limits_in_plain_words() -> None:
         ("k<<<1, 1>>>(thrust::raw_pointer_cast(p));", ""),
         ("thrust::pair<int, int> both; thrust::tie(a, b) = both;", ""),
         ("using Sum = cub::BlockReduce<int, 64>;", ""),
+        ('unsigned c; asm volatile("cpuid" : "=c"(c));', ""),
     ],
 )
 def test_of_libraries_what_launches_is_said(text: str, said: str) -> None:
@@ -314,6 +315,11 @@ def _write(folder: Path, data: bytes) -> Path:
         ),
         (b"__global__ void k(); int main() {}", "no kernel in it"),
         (b"__global__ void k() {} int main() {}", "no kernel is launched"),
+        (b"__global__ void k(); int main() { k<<<1, 1>>>(); }", "launches `k`, which another file"),
+        (
+            b"struct S {}\ntemplate<int n> __global__ void k() {}\nint main() { k<1><<<1,1>>>(); }",
+            "what defines `k` cannot be read",
+        ),
         (
             b"__global__ void k() {\nif (1) {}\nint main() { k<<<1, 1>>>(); }",
             "1: this `{` is never",

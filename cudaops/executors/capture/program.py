@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import psutil
 
+from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import (
     Captured,
     CaptureOutcome,
@@ -270,8 +271,10 @@ class Recording:
             )
         if not launched:
             for name, line in zip(names_of(report, "refused"), report.all("refused"), strict=True):
-                text = f"{name}: {' '.join(line[2:])}"[:MOST_MESSAGE]
-                return Misbehaved(what="launch_refused", message=text)
+                text = f"{name}: CUDA refuses its launch: {' '.join(line[2:])}"[:MOST_MESSAGE]
+                sites = (s for s in self.program.launches if str(s.index) == line[1])
+                location = next((SourceLocation(file=s.file, line=s.line) for s in sites), None)
+                return Misbehaved(what="launch_refused", message=text, location=location)
             if report.all("stopped"):
                 raise InputError(
                     "the program had launched no kernel when its time was over; --timeout raises "

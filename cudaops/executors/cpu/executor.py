@@ -123,11 +123,17 @@ class CpuExecutor:
         *,
         whole: bool = True,
         whole_s: float = 0.0,
+        launch_s: float = 0.0,
         warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
         """See `Executor.capture`."""
         return self._program(program, argv, timeout_s).capture(
-            kernel, folder, whole=whole, whole_s=whole_s, warm_ups=warm_ups
+            kernel,
+            folder,
+            whole=whole,
+            whole_s=whole_s,
+            launch_s=launch_s,
+            warm_ups=warm_ups,
         )
 
     def as_reference(
@@ -416,7 +422,7 @@ class CpuExecutor:
         """Run only these blocks of one launch, on one worker, on the captured inputs."""
         # What comes before is run whole, as far as its results are wanted.
         limited = {} if workload.is_judged else {"CUDAOPS_EARLIER_SECONDS": f"{timeout_s / 4:g}"}
-        limited["CUDAOPS_READS_BEYOND"] = "1"  # the gates see to what is out of bounds
+        limited["CUDAOPS_LETS_BEYOND"] = "1"  # the gates see to what is out of bounds
         outcome = run_task(
             Task(
                 compiled.unit,

@@ -91,17 +91,20 @@ class ProgramRunner:
         *,
         whole: bool = True,
         whole_s: float = 0.0,
+        launch_s: float = 0.0,
         warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
-        """See `Recording.capture`. The program ends when its time is over. Not whole: after
-        `whole_s` every configuration is executed for a share of the time at most, blocks and
-        launches beyond are left out, the program ends where no launch follows for a while, and a
-        read past an allocation is allowed (`Captured.beyond`)."""
+        """See `Recording.capture`. The program ends when its time is over. Not whole: its time
+        begins with its first launch, for which `launch_s` are waited; after `whole_s` every
+        configuration is executed for a share of the time at most, blocks and launches beyond are
+        left out, the program ends where no launch follows for a while, and an access past an
+        allocation is allowed (`Captured.beyond`)."""
         limits = {"CUDAOPS_STOP_SECONDS": f"{self.timeout_s:g}"}
         if not whole:
             limits["CUDAOPS_TIMED_SECONDS"] = f"{self.timeout_s:g}"
             limits["CUDAOPS_WHOLE_SECONDS"] = f"{whole_s:g}"
-            limits["CUDAOPS_READS_BEYOND"] = "1"
+            limits["CUDAOPS_LAUNCH_SECONDS"] = f"{launch_s:g}"
+            limits["CUDAOPS_LETS_BEYOND"] = "1"
         record = functools.partial(self._recorded, limits)
         return Recording(self.program, record, warm_ups).capture(kernel, folder)
 
@@ -141,7 +144,8 @@ class ProgramRunner:
         if kernel is not None:
             env["CUDAOPS_TARGET"] = kernel
         whole = "CUDAOPS_TIMED_SECONDS" not in limits
-        more_s = min(STOPPING_S, STOPPING_SHARE * self.timeout_s) if whole else STOPPING_S
+        more_s = STOPPING_S + float(limits.get("CUDAOPS_LAUNCH_SECONDS", 0))
+        more_s = min(STOPPING_S, STOPPING_SHARE * self.timeout_s) if whole else more_s
         ran = self._child(blobs, env, more_s=more_s)
         if not isinstance(ran, Child):
             return ran

@@ -148,6 +148,7 @@ class CudaExecutor:
         *,
         whole: bool = True,
         whole_s: float = 0.0,
+        launch_s: float = 0.0,
         warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
         """See `Executor.capture`. A program is always executed whole."""

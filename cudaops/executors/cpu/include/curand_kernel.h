@@ -328,3 +328,4 @@ template <class State> CUDAOPS_FN double curand_log_normal_double(State* state, 
   return exp(mean + stddev * made.x);
 }
 #include "cudaops/macros_on.h"
+#include "curand.h"  // as cuRAND's own header has it

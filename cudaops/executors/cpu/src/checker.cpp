@@ -355,8 +355,6 @@ static inline bool needs_no_notes(const Worker& w, uintptr_t a, unsigned size) {
   return false;
 }
 
-static const bool reads_beyond = option("CUDAOPS_READS_BEYOND");
-
 static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bool write, bool atomic, bool is_volatile,
                                        const void* pc) {
   if (in_shared(w, (const char*)a)) {
@@ -369,7 +367,7 @@ static inline Space classify_and_check(Worker& w, uintptr_t a, unsigned size, bo
   }
   if (const Allocation* found = allocation_of(w, a)) {
     if (__builtin_expect(a < found->begin || a + size > found->begin + found->size, 0) && depth() != Depth::None) {
-      if (reads_beyond && !write) return Space::Global;
+      if (lets_beyond()) return Space::Global;
       char place[256];
       describe_place(place, sizeof place, a, size);
       stop("out_of_bounds", pc, "%s%s of %u bytes, %s", atomic ? "atomic " : "", write ? "write" : "read", size, place);

@@ -243,7 +243,9 @@ void submit(const Call& call) {
       stop("launch_refused", nullptr, "%s: grid (%u,%u,%u), block (%u,%u,%u), %zu bytes of dynamic shared memory: %s",
            call.kernel, call.grid.x, call.grid.y, call.grid.z, call.block.x, call.block.y, call.block.z,
            call.shared_bytes, why);
-    report("refused\t%s\t%d\t%s", call.kernel, call.site, why);
+    report("refused\t%s\t%d\tgrid (%u,%u,%u), block (%u,%u,%u), %zu bytes of dynamic shared memory: %s", call.kernel,
+           call.site, call.grid.x, call.grid.y, call.grid.z, call.block.x, call.block.y, call.block.z, call.shared_bytes,
+           why);
     set_error(error);
     return;
   }

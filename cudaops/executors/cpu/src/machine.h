@@ -233,6 +233,9 @@ unsigned long long run_grid(const Call& call, double deadline = 0);
 [[noreturn]] void end_between_launches();          // what was recorded is told, the process ends
 bool printed_in_kernel();
 const char* option(const char* name);
+bool lets_beyond();  // accesses a little past an allocation do not end the process
+extern std::atomic<int> beyond_told;
+constexpr int most_beyond_told = 8;
 double now();
 
 // What each lane does in a build that counts (lanes.cpp): `lanes_turn` as a thread gives way.

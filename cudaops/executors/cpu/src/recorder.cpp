@@ -122,11 +122,14 @@ class ProgramRecorder : public Recorder {
     if (const char* bytes = option("CUDAOPS_CAPTURE_BYTES")) room_ = strtoull(bytes, nullptr, 10);
     if (const char* limit = option("CUDAOPS_STOP_SECONDS")) stop_s_ = atof(limit);
     if (const char* limit = option("CUDAOPS_TIMED_SECONDS")) timed_s_ = stop_s_ = atof(limit);
-    if (const char* limit = option("CUDAOPS_WHOLE_SECONDS")) whole_until_ = now() + atof(limit);
+    if (const char* limit = option("CUDAOPS_LAUNCH_SECONDS")) launch_s_ = atof(limit);
+    begun_ = now();
+    if (const char* limit = option("CUDAOPS_WHOLE_SECONDS")) whole_until_ = begun_ + atof(limit);
     if (stop_s_) std::thread([this] { watch(); }).detach();
   }
 
   bool skip(const Call& call) override {
+    if (timed_s_ && !has_launched_) begin_launches();
     exact_ = identity(call);
     for (int i = 0; i < call.count; ++i) exact_ += bytes_of(call.values[i], call.types[i].size);
     Repeat& repeat = repeats_[exact_];
@@ -150,7 +153,7 @@ class ProgramRecorder : public Recorder {
   // Of a run of which only times are wanted, no configuration takes more than its share, once that
   // for which everything is executed is over.
   double deadline(const Call&) override {
-    return timed_s_ ? std::max(whole_until_, now() + std::max(share_of_time() - current_->spent, 0.05)) : 0;
+    return timed_s_ ? std::max(whole_until_.load(), now() + std::max(share_of_time() - current_->spent, 0.05)) : 0;
   }
 
   void before(const Call& call) override {
@@ -234,15 +237,23 @@ class ProgramRecorder : public Recorder {
 
   double share_of_time() const { return timed_s_ / 8; }
 
+  // Of a run of which only times are wanted: what the host prepares is not of its time.
+  void begin_launches() {
+    double time = now();
+    whole_until_ = whole_until_ + (time - begun_);
+    begun_ = time;
+    has_launched_ = true;
+  }
+
   // Ends a run after its time; one of which only times are wanted, where the host has been at work for
   // a while since a launch that was recorded, as where it checks results.
   void watch() {
-    double begun = now();
     for (;;) {
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
       double time = now(), last = last_end_;
       bool pauses = timed_s_ && time > whole_until_ && any_recorded_ && time - last > share_of_time();
-      if (!pauses && time - begun <= stop_s_) continue;
+      double limit = timed_s_ && !has_launched_ ? std::max(stop_s_, launch_s_) : stop_s_;
+      if (!pauses && time - begun_ <= limit) continue;
       if (const char* kernel = running_) report("running\t%s", kernel);  // in case it does not end
       end_between_launches();
     }
@@ -500,7 +511,10 @@ class ProgramRecorder : public Recorder {
   bool recording_ = false, proving_ = false;
   double timed_s_ = 0;               // of a run of which only times are wanted; 0: of another
   double stop_s_ = 0;                // after which the program is ended; 0: not here
-  double whole_until_ = 0;           // till when every block of every launch is executed all the same
+  double launch_s_ = 0;              // for so long the first launch of a timed run is waited for
+  std::atomic<double> begun_{0};     // when its time began
+  std::atomic<bool> has_launched_{false};
+  std::atomic<double> whole_until_{0};  // till when every block of every launch is executed all the same
   std::atomic<const char*> running_{nullptr};  // the kernel of the launch that is executed
   std::atomic<double> last_end_{never};  // when the last launch ended
   std::atomic<bool> any_recorded_{false};

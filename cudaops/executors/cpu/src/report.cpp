@@ -139,17 +139,22 @@ static bool in_host_stack(uintptr_t address, uintptr_t top) {
   return gettid() == getpid() && address + below >= top && address < top + host_stack_bytes();
 }
 
-// Where only times are wanted, a kernel that reads a little past an allocation goes on with zeros, as it
-// goes on with whatever stands there on a GPU: the page is made readable, and the instruction repeated.
-static bool lets_read(uintptr_t address, const void* pc) {
-  static const bool lets = option("CUDAOPS_READS_BEYOND");
-  static std::atomic<int> told{0};
-  if (!lets || !allocation_around(address)) return false;
-  if (mprotect((void*)(address / page * page), page, PROT_READ) != 0) return false;
-  if (told++ >= 8) return true;
+std::atomic<int> beyond_told{0};
+
+bool lets_beyond() {
+  static const bool lets = option("CUDAOPS_LETS_BEYOND");
+  return lets;
+}
+
+// Where only times are wanted, a kernel that goes a little past an allocation goes on: reads find zeros,
+// writes stay in the guard. On a GPU neither is seen. The page is opened, and the instruction repeated.
+static bool lets_past(uintptr_t address, bool write, const void* pc) {
+  if (!lets_beyond() || !allocation_around(address)) return false;
+  if (mprotect((void*)(address / page * page), page, PROT_READ | (write ? PROT_WRITE : 0)) != 0) return false;
+  if (beyond_told++ >= most_beyond_told) return true;
   char place[256];
   describe_place(place, sizeof place, address, 1);
-  warn("out_of_bounds", pc, nullptr, "read %s", place);
+  warn("out_of_bounds", pc, nullptr, "%s %s", write ? "write" : "read", place);
   return true;
 }
 
@@ -175,7 +180,7 @@ static void on_fault(int signal, siginfo_t* info, void* raw) {
     if (!kernel && in_host_stack(address, top))
       stop("crash", pc, "host code: local arrays or calls need more than the %zu MiB of the stack; use the heap",
            host_stack_bytes() >> 20);
-    if (kernel && signal == SIGSEGV && *access == 'r' && lets_read(address, pc)) return;
+    if (kernel && signal == SIGSEGV && lets_past(address, *access == 'w', pc)) return;
     bool device = allocation_around(address) != nullptr;
     describe_place(place, sizeof place, address, 1);
     if (kernel) stop("out_of_bounds", pc, "%s %s", access, place);
