@@ -10,8 +10,6 @@ import pytest
 from cudaops.errors import InputError
 from cudaops.rag.documents import read_documents
 
-pytest.importorskip("pypdf")
-
 PAGE = (
     b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 800] /Contents 4 0 R"
     b" /Resources << /Font << /F 5 0 R >> >> >>"
