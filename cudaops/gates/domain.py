@@ -39,7 +39,7 @@ from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
 from cudaops.program.plans import resolve
 from cudaops.sandbox.draw import Draw, Subject
-from cudaops.sandbox.drawn import Domain, DomainBuilder, DrawnInput
+from cudaops.sandbox.drawn import Domain, DomainBuilder, DrawnInput, is_exact
 from cudaops.sandbox.oracle import Baseline
 from cudaops.sandbox.portions import Telling, in_portions
 from cudaops.sandbox.shared_variables import with_variables
@@ -64,7 +64,7 @@ operations overflows where the author's does not. What overflows far from there 
 FEWEST_AT_THE_END = 2
 """One such input alone refuses no floating result: of its elements most overflow, cancel or are
 NaN, and what is left of them turns on the order of operations."""
-NOT_NUMBERS: frozenset[Way] = frozenset({"infinite", "not_a_number"})
+NOT_NUMBERS: frozenset[Way] = frozenset({"infinite", "infinities", "not_a_number"})
 MOST_ON_GPU = 24
 """Inputs that are run on the GPU as well, whose arithmetic and order of threads are others."""
 MOST_LINES = 6
@@ -246,7 +246,8 @@ class DomainJudge:
                 continue
             accuracy = exact_accuracy if one.draw.exact else buffer_accuracy
             told = any(way in NOT_NUMBERS for way in one.draw.ways.values())
-            held = settled(a, ran, one.reference, one.moved, one.rounded, not_a_number=told)
+            moved = () if one.draw.exact and is_exact(a, one.reference.outputs) else one.moved
+            held = settled(a, ran, one.reference, moved, one.rounded, not_a_number=told)
             found = fairly(accuracy, a, name, held, one.reference, self._policy)
             if not found.passed and a.index in one.order_free:
                 found = in_any_order(a, name, ran, one.reference, self._policy)

@@ -88,6 +88,13 @@ class Subject(NamedTuple):
         """Whether integers that the kernel writes may come of floating point."""
         return rounds_to_integers(self.workload, self.kernel, self.program)
 
+    @property
+    def leaves_integers(self) -> bool:
+        """Whether all that the kernel writes are integers: comparisons alone decide then what
+        becomes of NaN, and two honest maxima are no two results."""
+        written = [view for a in self.workload.allocations if a.role != "in" for view in views(a)]
+        return bool(written) and all(view.element not in FLOATING for view in written)
+
 
 _FLOATING_WORD = re.compile(r"float|double|half|bfloat|\b\d+\.\d*f?")
 _ROUNDS_ITSELF = re.compile(r"\b(?:l?l?rint|nearbyint)f?\b|\b__\w+_r[nzud]\b|\b__(?:half|float)2")
