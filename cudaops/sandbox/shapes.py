@@ -144,13 +144,16 @@ class ShapeFinder:
         if any(a.holds_pointers for a in workload.allocations):
             return []
         largest_first = sorted(sizes, key=lambda name: -sizes[name])[:MOST_LONG]
-        found = [self._longest(workload, sizes, name) for name in largest_first]
+        leaving = self._leaving(workload, axes_of(workload), SMALL) if sizes else []
+        found = [self._longest(workload, sizes, name, leaving) for name in largest_first]
         return [shape for shape in found if shape is not None]
 
-    def _longest(self, workload: Workload, sizes: Mapping[str, int], name: str) -> Shape | None:
+    def _longest(
+        self, workload: Workload, sizes: Mapping[str, int], name: str, leaving: Sequence[str]
+    ) -> Shape | None:
         for long in (n for n in LONG if n > sizes[name]):
             longer = self._enlarged(workload, math.ceil(long / sizes[name]) + 1)
-            for w, what, axes in _longer(longer, sizes, name, long):
+            for w, what, axes in _longer(longer, sizes, name, long, leaving):
                 if (shape := self._tried(workload, w, what, LONG_ACCESSES, more=axes)) is not None:
                     return shape
         return None
@@ -166,14 +169,7 @@ class ShapeFinder:
         if g != captured.grid:
             return shape
         axes = [axis for axis in axes_of(w) if _fewer(getattr(g, axis)) < getattr(g, axis)]
-        ran = self._run(
-            [with_a_block_more(w, axis) for axis in axes], "more blocks", 2 * shape.accesses
-        )
-        free = [
-            axis
-            for axis, one in zip(axes, ran, strict=True)
-            if isinstance(one.outcome, Misbehaved) and one.outcome.what == "out_of_bounds"
-        ]
+        free = self._leaving(w, axes, 2 * shape.accesses)
         if not free:
             return shape
         fewer = g.model_copy(update={axis: _fewer(getattr(g, axis)) for axis in free})
@@ -187,6 +183,16 @@ class ShapeFinder:
         told += [f"{name} = {value}" for name, value in values.items()]
         what = ", ".join(told if shape.is_captured else [shape.what, *told])
         return Shape(self._cut(smaller, ran[0].reached_bytes), ran[0].accesses, what)
+
+    def _leaving(self, w: Workload, axes: Sequence[str], most_accesses: int) -> list[str]:
+        """Axes along which a block more leaves the buffers: the grid says there how much there
+        is."""
+        ran = self._run([with_a_block_more(w, axis) for axis in axes], "more blocks", most_accesses)
+        return [
+            axis
+            for axis, one in zip(axes, ran, strict=True)
+            if isinstance(one.outcome, Misbehaved) and one.outcome.what == "out_of_bounds"
+        ]
 
     def _values_of_fewer(self, w: Workload, fewer: Dim3) -> dict[str, int] | None:
         """Arguments that say the same as the grid, as they belong to a smaller one: an author who
@@ -404,13 +410,14 @@ def _assignments(sizes: Mapping[str, int], style: str) -> Iterator[dict[str, int
 
 
 def _longer(
-    workload: Workload, sizes: Mapping[str, int], name: str, long: int
+    workload: Workload, sizes: Mapping[str, int], name: str, long: int, leaving: Sequence[str]
 ) -> Iterator[tuple[Workload, str, Sequence[str]]]:
     """Launches with so much of one size, and the axes along which more blocks must do nothing.
 
     First beside small others, with those that may be its stride and without, on the captured grid
     (threads that loop have most to do there) and on the one that belongs to the sizes; then beside
-    others as captured, which need as many blocks along the axes that have one for each of them.
+    others as captured, which need as many blocks along the axes that have one for each of them or
+    alone say how much there is (`leaving`).
     """
     others = [n for n in sizes if n != name]
     alone = {name: long, **{n: min(sizes[n], b) for n, b in zip(others, itertools.cycle(BESIDE))}}
@@ -424,7 +431,10 @@ def _longer(
             yield launch.model_copy(update={"grid": grid}), told, axes_of(workload)
     numbers = {n: v for n, v in _integers_of(workload, 2).items() if n != name}
     counts = {_product(names, numbers) for names in _products(numbers)}
-    axes = [axis for axis in ("x", "y", "z") if getattr(workload.grid, axis) not in counts]
+    grid, block = workload.grid, workload.block
+    alone_told = [a for a in leaving if getattr(grid, a) not in blocks_for(own, getattr(block, a))]
+    told_by_grid = {a for a in ("x", "y", "z") if a in alone_told or getattr(grid, a) in counts}
+    axes = [axis for axis in ("x", "y", "z") if axis not in told_by_grid]
     if len(axes) < 3:
         yield with_scalars(workload, {name: long}), f"{name} = {long}", axes
 
