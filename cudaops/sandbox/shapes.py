@@ -255,23 +255,27 @@ class ShapeFinder:
         reach = {} if whole else ran.reached_bytes
         axes = axes_of(captured) if more is None else more
         changed = more is not None or workload.grid != captured.grid
-        if changed and not self._is_complete(prefix, axes, most_accesses):
+        if changed and not self._is_complete(prefix, axes, most_accesses, reaches=more is not None):
             return None
         kept = self._cut(prefix, reach or {})
         return Shape(kept, ran.accesses, what, whole, more is not None)
 
-    def _is_complete(self, launch: Workload, axes: Sequence[str], most_accesses: int) -> bool:
+    def _is_complete(
+        self, launch: Workload, axes: Sequence[str], most_accesses: int, *, reaches: bool
+    ) -> bool:
         """Whether more blocks would change nothing: an argument says how much there is. The buffers
-        are larger than the launch needs."""
+        are larger than the launch needs. `reaches`: nor reach farther, which shows where results
+        are as large as they get."""
         wider = [with_a_block_more(launch, axis) for axis in axes]
-        outcomes = [
-            one.outcome for one in self._run([launch, *wider], "complete", 2 * most_accesses)
-        ]
-        first = outcomes[0]
-        return isinstance(first, Ran) and all(
-            isinstance(one, Ran)
-            and all(same_contents(path, one.outputs[i]) for i, path in first.outputs.items())
-            for one in outcomes
+        first, *others = self._run([launch, *wider], "complete", 2 * most_accesses)
+        return isinstance(first.outcome, Ran) and all(
+            isinstance(one.outcome, Ran)
+            and (not reaches or one.reached_bytes == first.reached_bytes)
+            and all(
+                same_contents(path, one.outcome.outputs[i])
+                for i, path in first.outcome.outputs.items()
+            )
+            for one in others
         )
 
     def _run(
