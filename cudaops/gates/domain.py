@@ -38,7 +38,7 @@ from cudaops.program.analysis.compensation import computes_rounding_errors
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
 from cudaops.program.plans import resolve
-from cudaops.sandbox.draw import Draw, Subject
+from cudaops.sandbox.draw import Draw, Subject, reads_small_integers
 from cudaops.sandbox.drawn import Domain, DomainBuilder, DrawnInput, is_exact
 from cudaops.sandbox.oracle import Baseline
 from cudaops.sandbox.portions import Telling, in_portions
@@ -238,15 +238,16 @@ class DomainJudge:
     def _compared(self, one: DrawnInput, ran: Ran) -> Iterator[BufferAccuracy]:
         workload = one.trial.workload
         variables = [v for v in one.variables if v.index in ran.outputs]
+        exactly = one.draw.exact and reads_small_integers(one.trial)
         for a in (*workload.allocations, *variables):
             name = workload.name_of(a)
             if a.role == "in":
                 if not same_contents(ran.outputs[a.index], one.reference.outputs[a.index]):
                     yield BufferAccuracy(False, f"wrote to its input {name}", {})
                 continue
-            accuracy = exact_accuracy if one.draw.exact else buffer_accuracy
+            accuracy = exact_accuracy if exactly else buffer_accuracy
             told = any(way in NOT_NUMBERS for way in one.draw.ways.values())
-            moved = () if one.draw.exact and is_exact(a, one.reference.outputs) else one.moved
+            moved = () if exactly and is_exact(a, one.reference.outputs) else one.moved
             held = settled(a, ran, one.reference, moved, one.rounded, not_a_number=told)
             found = fairly(accuracy, a, name, held, one.reference, self._policy)
             if not found.passed and a.index in one.order_free:
