@@ -56,6 +56,8 @@ DIGESTED_BYTES = 16 << 20
 Chosen: a comparison reads three such files and computes several norms; a digest reads one."""
 SHOWN_DIGITS: dict[Element, int] = {"f16": 5, "bf16": 4, "f32": 9, "f64": 17}
 """Significant digits in which two numbers of the type are never the same."""
+EXACT = "exact_mismatches"
+"""What differs where bit for bit is asked, behind the buffer's name."""
 NOTHING_COMPARED = "the kernel changes no buffer, so nothing was compared"
 
 
@@ -71,6 +73,11 @@ class BufferAccuracy(NamedTuple):
     def buffer(self) -> str:
         """Its name, as the author has it."""
         return self.summary.partition(": ")[0]
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing but the baseline's own numbers would do."""
+        return any(key.endswith(f"_{EXACT}") for key in self.numbers)
 
 
 class BufferComparison(NamedTuple):
@@ -382,10 +389,10 @@ def compare_sides_exactly(
     """
     limit = EXACT_LIMIT.get(element)
     if limit is None:
-        return _equality(name, sides, element, "exact_mismatches")
+        return _equality(name, sides, element, EXACT)
     if not _is_exact(sides, limit):
         return compare_sides(sides, element, name, policy)
-    found = _equality(name, sides, element, "exact_mismatches")
+    found = _equality(name, sides, element, EXACT)
     if found.passed or policy.allow_precision is None:
         return found
     kind = FORMATS[policy.allow_precision]

@@ -340,7 +340,7 @@ class Verifier:
         kernel does when its inputs, its order or its rounding are others."""
         name = subject.oracle.workload.name_of(a)
         one = fairly(accuracy, a, name, ran, reference, self._policy)
-        if not one.passed and accuracy is not exact_accuracy:
+        if not one.passed and not one.is_exact:
             one = self._as_posed(subject, a, name, ran, reference) or one
         if not one.passed and subject.rounded is not None:
             one = self._as_rounded(subject, accuracy, a, name, ran, reference)

@@ -304,8 +304,9 @@ def _alone(
     if not is_triton(source.read_text("utf-8", "replace")):
         if not isinstance(options, ReferenceOptions):
             raise InputError(
-                f"{source.name} is Python without @triton.jit functions; `cudaops run` takes it "
-                "where it compiles its CUDA itself, by torch.utils.cpp_extension"
+                f"{source.name} is Python without @triton.jit functions, which this command does "
+                "not take; where it compiles its CUDA by torch.utils.cpp_extension, `cudaops run` "
+                "does, on a GPU"
             )
         _require_own_compiler(source, fields, where)
         return _interpreter(options)
@@ -341,7 +342,7 @@ def _reference(
     if fields["build_command"] is not None:
         raise InputError("--build is for projects; a problem's program is written by cudaops")
     if kernels.endswith(".py"):
-        _require_own_compiler(source, fields, where)
+        _require_own_compiler(source, fields, where, source_file(Path(kernels)))
         return {"kernel_source": str(source_file(Path(kernels))), **_interpreter(options)}
     if fields["argv"] or fields["argument_lines"] or fields["odd_sizes"]:
         raise InputError(
@@ -351,12 +352,22 @@ def _reference(
     return {"kernel_source": str(source_file(Path(kernels))), **_interpreter(options)}
 
 
-def _require_own_compiler(source: Path, fields: Mapping[str, Any], where: Target) -> None:
-    """Of a program in Python without kernels in a file: that it may compile them itself here."""
+def _require_own_compiler(
+    source: Path, fields: Mapping[str, Any], where: Target, *also: Path
+) -> None:
+    """Of a program in Python without kernels in a file: that it may compile them itself here.
+    `also`: another file of it."""
     if fields["build_command"] is not None:
         raise InputError(
             f"{source.name} is Python; with --build name the CUDA file that is compiled, and start "
             f'the program by --run "python3 {source.name}"'
+        )
+    if where.executor != "cuda" and any(
+        "cpp_extension" in path.read_text("utf-8", "replace") for path in (source, *also)
+    ):
+        raise InputError(
+            f"{source.name} compiles its CUDA by torch.utils.cpp_extension, which needs a GPU: "
+            "--executor cuda"
         )
     if where.executor != "cuda":
         raise InputError(

@@ -89,12 +89,26 @@ def headline(record: RunRecord) -> str:
 
 def outcome_word(record: RunRecord) -> str:
     """The outcome as reports head it: a rewrite that the user handed in is `rejected`, where a
-    search has `nothing found`."""
+    search has `nothing found`. One that was compared and not timed is neither."""
+    if is_only_compared(record):
+        return "results match"
     return "rejected" if is_rejected(record) else record.outcome.replace("_", " ")
 
 
 def is_rejected(record: RunRecord) -> bool:
-    """Whether the record is of `verify`, and its rewrite was not kept."""
+    """Whether the record is of `verify`, and its rewrite was refused."""
+    return _is_handed_in(record) and not is_only_compared(record)
+
+
+def is_only_compared(record: RunRecord) -> bool:
+    """Whether the record is of `verify`, and its rewrite passed every gate where nothing could be
+    timed."""
+    verify, passed = record.verify, all(gate.passed for gate in record.verify.gates)
+    matches = verify.correctness == "match" and passed
+    return _is_handed_in(record) and matches and verify.speedup is None
+
+
+def _is_handed_in(record: RunRecord) -> bool:
     handed_in = [attempt.proposer for attempt in record.attempts] == ["user"]
     return handed_in and record.outcome == "nothing_found"
 
@@ -186,6 +200,8 @@ def meaning(record: RunRecord) -> str:
         return f"{_ENDS[record.end.kind]} ({bar})"
     gates = gates_of(record)
     passed = f"all {len(gates)} gates passed" if gates else "all gates passed"
+    if is_only_compared(record):
+        return f"{passed}; no time was taken, so the speedup is not known ({bar})"
     missed = "the rewrite has not" if is_rejected(record) else "no candidate"
     return {
         "accepted": f"{passed}; {bar} exceeded at {policy.confidence:.0%} confidence",

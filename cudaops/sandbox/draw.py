@@ -13,7 +13,16 @@ from typing import Literal, NamedTuple
 
 from cudaops.domain.execution import LaunchNumbers
 from cudaops.domain.program import Kernel, Program
-from cudaops.domain.workload import FLOATING, Element, Field, GlobalState, Workload
+from cudaops.domain.workload import (
+    FLOATING,
+    Element,
+    Field,
+    GlobalState,
+    Workload,
+)
+from cudaops.executors.arrays import EXACT_LIMIT
+from cudaops.executors.base import Trial
+from cudaops.executors.compare import is_small_integers
 from cudaops.executors.fields import views
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.sandbox.shapes import Shape
@@ -70,6 +79,18 @@ class Draw:
         return bool(self.ways) and all(w in EXACT_WAYS for w in self.ways.values())
 
 
+def reads_small_integers(trial: Trial) -> bool:
+    """Whether every floating buffer that the kernel is given holds small integers, one as captured
+    too: of `softmax(q k) v` with equal v alone the arithmetic is not exact."""
+    given = (a for a in trial.workload.allocations if a.index not in trial.inputs.poison)
+    return all(
+        is_small_integers(view.stored(trial.inputs.contents[a.index]), EXACT_LIMIT[view.element])
+        for a in given
+        for view in views(a)
+        if view.element in FLOATING
+    )
+
+
 class Subject(NamedTuple):
     """What is drawn for."""
 
@@ -87,6 +108,13 @@ class Subject(NamedTuple):
     def rounds_to_integers(self) -> bool:
         """Whether integers that the kernel writes may come of floating point."""
         return rounds_to_integers(self.workload, self.kernel, self.program)
+
+    @property
+    def leaves_integers(self) -> bool:
+        """Whether all that the kernel writes are integers: comparisons alone decide then what
+        becomes of NaN, and two honest maxima are no two results."""
+        written = [view for a in self.workload.allocations if a.role != "in" for view in views(a)]
+        return bool(written) and all(view.element not in FLOATING for view in written)
 
 
 _FLOATING_WORD = re.compile(r"float|double|half|bfloat|\b\d+\.\d*f?")

@@ -8,7 +8,7 @@ background; and what it leaves must be the same.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,7 @@ from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.run import Say
 from cudaops.domain.workload import FLOATING, Allocation, Element, Field, Workload
 from cudaops.executors.arrays import (
+    EXACT_LIMIT,
     Array,
     filled,
     read_array,
@@ -33,7 +34,12 @@ from cudaops.executors.base import (
     Trial,
     Tried,
 )
-from cudaops.executors.compare import distance, non_finite_share, same_contents
+from cudaops.executors.compare import (
+    distance,
+    is_small_integers,
+    non_finite_share,
+    same_contents,
+)
 from cudaops.executors.cpu.order import SAME_L2
 from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
@@ -44,7 +50,7 @@ from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_
 from cudaops.sandbox.launch_numbers import number_of
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.portions import Telling, in_portions
-from cudaops.sandbox.shapes import Shape, ShapeFinder, axes_of, with_a_block_more
+from cudaops.sandbox.shapes import Shape, ShapeFinder, axes_of, smallest, with_a_block_more
 from cudaops.sandbox.shared_variables import shared_variables, with_variables
 from cudaops.sandbox.text_asks import numbers_in
 
@@ -152,7 +158,7 @@ class DomainBuilder:
         shapes = finder.shapes(self._subject.workload)
         if not shapes:
             return Domain((), problem="the author's kernel does not run under the checker")
-        small = min(shapes, key=lambda s: s.accesses)
+        small = smallest(shapes)
         captured = [self._drawing.draw(s) for s in shapes]
         found = self._borne(captured)
         if not found:
@@ -163,12 +169,16 @@ class DomainBuilder:
         self._drawing.learn([one.draw for one in found])
         found += self._beside(small)
         for shape in shapes:
-            if shape is not small:
+            if shape is not small and not shape.is_long:
                 more = self._borne(self._drawing.probes(shape, again=True))
                 self._drawing.learn([one.draw for one in more])
                 found += more
-        draws = [draw for shape in shapes for draw in self._drawing.combined(shape)]
         drawing = self._drawing
+        draws = [
+            draw
+            for shape in shapes
+            for draw in (drawing.long(shape) if shape.is_long else drawing.combined(shape))
+        ]
         draws += [*drawing.uniform(small), *drawing.modes(small), *drawing.far(small)]
         found += self._borne([*draws, *self._drawing.launches(shapes)])
         branches = self._branches(found)
@@ -196,7 +206,7 @@ class DomainBuilder:
         numbers = tuple(n for n in numbers_in(text) if n not in self._drawing.numbers)
         if not numbers or not domain.inputs:
             return ()
-        small = min((one.draw.shape for one in domain.inputs), key=lambda s: s.accesses)
+        small = smallest(one.draw.shape for one in domain.inputs)
         return tuple(self._with_references(self._borne(self._drawing.about(small, numbers))))
 
     def _branches(self, found: Sequence[_Borne]) -> Branches | None:
@@ -233,7 +243,8 @@ class DomainBuilder:
         first = self._ran([trial for trial, _ in made], batch / "first", check="full", most=most)
         good: list[tuple[int, Ran]] = []
         for n, tried in enumerate(first):
-            what = _fault(tried, self._own_habits)
+            nan = "not_a_number" in draws[n].ways.values()
+            what = _fault(tried, self._own_habits, not_a_number=nan)
             if what is None and isinstance(tried.outcome, Ran):
                 good.append((n, tried.outcome))
             elif what is not None:
@@ -426,15 +437,18 @@ class DomainBuilder:
 
     def _moved(self, found: Sequence[_Borne], folder: Path, units: int) -> list[dict[int, str]]:
         """Results on the same inputs with every floating value a little up or down; nothing for
-        those that are exact, and where the author computes what is rounded off: his results are
-        then worth more than inputs that were themselves rounded."""
+        those on which all arithmetic was exact, and where the author computes what is rounded off:
+        his results are then worth more than inputs that were themselves rounded."""
         trials, places = [], []
         if self._subject.compensated:
             return [{} for _ in found]
         for n, one in enumerate(found):
             where = folder / f"in_{n:03d}"
+            written = (a for a in one.trial.workload.allocations if a.role != "in")
+            if one.draw.exact and all(is_exact(a, one.ran.outputs) for a in written):
+                continue
             inputs = moved_inputs(one.trial, where, self._drawing.random, units)
-            if inputs is not None and not one.draw.exact:
+            if inputs is not None:
                 trials.append(one.trial._replace(inputs=inputs))
                 places.append(n)
         results: list[dict[int, str]] = [{} for _ in found]
@@ -443,6 +457,16 @@ class DomainBuilder:
             if isinstance(tried.outcome, Ran):
                 results[n] = tried.outcome.outputs
         return results
+
+
+def is_exact(a: Allocation, outputs: Mapping[int, str]) -> bool:
+    """Whether all that a result holds are integers, small ones where they are floating: on small
+    integers as inputs the arithmetic was exact then. A number that is passed need be none."""
+    return all(
+        is_small_integers(view.stored(outputs[a.index]), EXACT_LIMIT[view.element])
+        for view in views(a)
+        if view.element in FLOATING
+    )
 
 
 def moved_inputs(
@@ -507,14 +531,16 @@ def _only(draw: Draw) -> str:
     return names[0] if len(names) == 1 else ""
 
 
-def _fault(tried: Tried, own: frozenset[str] | None) -> str | None:
+def _fault(tried: Tried, own: frozenset[str] | None, *, not_a_number: bool) -> str | None:
     """What was wrong that is more than a habit; a race and an overflow are one where the author's
-    kernel has them on captured contents (`own`; None: these are they)."""
+    kernel has them on captured contents (`own`; None: these are they), and so is an integer that is
+    made of NaN (`not_a_number`), which a GPU makes another one of."""
     if isinstance(tried.outcome, Misbehaved):
         return tried.outcome.what.replace("_", " ")
     new = frozenset[str]() if own is None else _habits(tried) - own
+    faults = {"global_race", "undefined_arithmetic"} if not_a_number else {"global_race"}
     for w in tried.outcome.warnings:
-        if not w.habit or (w.what == "global_race" and w.habit in new):
+        if not w.habit or (w.what in faults and w.habit in new):
             return w.what.replace("_", " ")
     return OVERFLOW if OVERFLOW in new else None
 

@@ -33,12 +33,14 @@ from cudaops.sandbox.shapes import (
     LEAST_SIZE,
     Shape,
     blocks_for,
+    smallest,
     standing,
 )
 from cudaops.sandbox.text_asks import asks_for_nan, numbers_in, tells_apart
 from cudaops.sandbox.variations import (
     COMPENSATED_WAYS,
     LIMITS,
+    LONG_WAYS,
     UNIFORM_WAYS,
     Way,
     varied,
@@ -117,7 +119,7 @@ class Drawing:
         self.text = "\n".join([subject.kernel.text, *around])
         self.numbers = numbers_in(self.text)
         self.tables = searched_tables(subject.workload, subject.facts)
-        self._asks_nan = asks_for_nan(subject.kernel.text)
+        self._asks_nan = asks_for_nan(subject.kernel.text) or subject.leaves_integers
         self.ways: dict[str, list[Way]] = {}
         """Of contents that the author's kernel accepts, by item."""
         self.values: dict[str, list[int | float]] = {}
@@ -256,6 +258,14 @@ class Drawing:
             draws.append(self.draw(shape, changed))
         return draws
 
+    def long(self, shape: Shape) -> list[Draw]:
+        """For a launch with one large size: all buffers by each of LONG_WAYS that they bear."""
+        items = [i for i in self.items(shape.workload) if i.kind == "buffer"]
+        ways = [
+            {i.name: way for i in items if way in self.ways.get(i.name, [])} for way in LONG_WAYS
+        ]
+        return [self.draw(shape, one) for one in ways if one][: self._affordable(shape)]
+
     def modes(self, shape: Shape) -> list[Draw]:
         """Each value of an argument that the text tells one from another by (`switch (border)`,
         `kind == 2`) beside other values of every other one."""
@@ -297,7 +307,7 @@ class Drawing:
         """The program's other launches of this kernel, on captured and on drawn contents: as they
         were where that is cheap, else their numbers alone in a smaller launch."""
         whole = next((s for s in shapes if s.is_captured and s.accesses <= EXPENSIVE), None)
-        shape = whole or min(shapes, key=lambda s: s.accesses)
+        shape = whole or smallest(shapes)
         sizes = [a.size_bytes for a in self.subject.workload.allocations]
         alike = [n for n, one in enumerate(self.subject.launches) if list(one.sizes_bytes) == sizes]
         if len(alike) < 2:

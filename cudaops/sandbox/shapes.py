@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -37,6 +37,17 @@ PRIMES = ((1009, 1013, 1019, 1021), (61, 53, 67, 59), (37, 29, 31, 41))
 Each occurs once, so that what is right for equal sizes alone shows."""
 ROUND = (1024, 64, 32)
 """The same for rewrites that want sizes which a power of two divides."""
+LONG = (70_001, 10_007, 5_003, 2_503)
+"""Sizes to try for one size beside small others, the largest first: more than 16 bits count, and
+more than the threads of a block hold in a few registers each. A rewrite that keeps a row at hand is
+right up to some size that no captured launch tells."""
+BESIDE = (7, 5, 3)
+"""The other sizes then."""
+STRIDE = 2
+"""A size that is less than so many times as large may be a row's stride, and grows along."""
+MOST_LONG = 3
+LONG_ACCESSES = 600_000
+"""Accesses of global memory that such a launch may make."""
 SMALL = 1_500_000
 """Accesses of global memory that a smaller launch may make: sizes that make more are too large."""
 MOST_THREADS = 1 << 20
@@ -66,6 +77,13 @@ class Shape(NamedTuple):
     what: str
     """`rows = 61, cols = 53`, or `as captured`."""
     is_captured: bool = False
+    is_long: bool = False
+    """One size is larger than captured, and the buffers with it."""
+
+
+def smallest(shapes: Iterable[Shape]) -> Shape:
+    """Of those without a large size, where there are any."""
+    return min(shapes, key=lambda s: (s.is_long, s.accesses))
 
 
 class ShapeFinder:
@@ -89,8 +107,9 @@ class ShapeFinder:
         self._made = itertools.count()
 
     def shapes(self, workload: Workload) -> tuple[Shape, ...]:
-        """Small launches with sizes that nothing divides and with round ones, and the captured one
-        where it is cheap; at least one of them, empty where the kernel cannot be run at all."""
+        """Small launches with sizes that nothing divides and with round ones, the captured one
+        where it is cheap, and after them those with one large size; at least one of the former,
+        empty where the kernel cannot be run at all."""
         found: list[Shape] = []
         for style in ("odd", "round"):
             made = next(
@@ -117,7 +136,31 @@ class ShapeFinder:
                 s for s in found
                 if (s.workload.shape, s.workload.arguments) != (launch.shape, launch.arguments)
             ] + [whole]  # fmt: skip
-        return tuple(found)
+        return (*found, *self._long(workload)) if found else ()
+
+    def _long(self, workload: Workload) -> list[Shape]:
+        """Launches with one size that is larger than captured, each the largest that is borne."""
+        sizes = self._sizes(workload)
+        if any(a.holds_pointers for a in workload.allocations):
+            return []
+        largest_first = sorted(sizes, key=lambda name: -sizes[name])[:MOST_LONG]
+        leaving = self._leaving(workload, axes_of(workload), SMALL) if sizes else []
+        found = [self._longest(workload, sizes, name, leaving) for name in largest_first]
+        return [shape for shape in found if shape is not None]
+
+    def _longest(
+        self, workload: Workload, sizes: Mapping[str, int], name: str, leaving: Sequence[str]
+    ) -> Shape | None:
+        for long in (n for n in LONG if n > sizes[name]):
+            longer = self._enlarged(workload, math.ceil(long / sizes[name]) + 1)
+            for w, what, axes in _longer(longer, sizes, name, long, leaving):
+                if (shape := self._tried(workload, w, what, LONG_ACCESSES, more=axes)) is not None:
+                    return shape
+        return None
+
+    def _sizes(self, workload: Workload) -> dict[str, int]:
+        integers = _integers_of(workload, LEAST_SIZE)
+        return {name: value for name, value in integers.items() if name not in self.varied}
 
     def _with_fewer_blocks(self, captured: Workload, shape: Shape) -> Shape:
         """The same with a part of the captured grid, along the axes where a block more leaves the
@@ -126,14 +169,7 @@ class ShapeFinder:
         if g != captured.grid:
             return shape
         axes = [axis for axis in axes_of(w) if _fewer(getattr(g, axis)) < getattr(g, axis)]
-        ran = self._run(
-            [with_a_block_more(w, axis) for axis in axes], "more blocks", 2 * shape.accesses
-        )
-        free = [
-            axis
-            for axis, one in zip(axes, ran, strict=True)
-            if isinstance(one.outcome, Misbehaved) and one.outcome.what == "out_of_bounds"
-        ]
+        free = self._leaving(w, axes, 2 * shape.accesses)
         if not free:
             return shape
         fewer = g.model_copy(update={axis: _fewer(getattr(g, axis)) for axis in free})
@@ -147,6 +183,16 @@ class ShapeFinder:
         told += [f"{name} = {value}" for name, value in values.items()]
         what = ", ".join(told if shape.is_captured else [shape.what, *told])
         return Shape(self._cut(smaller, ran[0].reached_bytes), ran[0].accesses, what)
+
+    def _leaving(self, w: Workload, axes: Sequence[str], most_accesses: int) -> list[str]:
+        """Axes along which a block more leaves the buffers: the grid says there how much there
+        is."""
+        ran = self._run([with_a_block_more(w, axis) for axis in axes], "more blocks", most_accesses)
+        return [
+            axis
+            for axis, one in zip(axes, ran, strict=True)
+            if isinstance(one.outcome, Misbehaved) and one.outcome.what == "out_of_bounds"
+        ]
 
     def _values_of_fewer(self, w: Workload, fewer: Dim3) -> dict[str, int] | None:
         """Arguments that say the same as the grid, as they belong to a smaller one: an author who
@@ -173,8 +219,7 @@ class ShapeFinder:
 
     def _smaller(self, workload: Workload, style: str) -> Iterator[tuple[Workload, str]]:
         """Launches to try, the most different first."""
-        integers = _integers_of(workload, LEAST_SIZE)
-        sizes = {name: value for name, value in integers.items() if name not in self.varied}
+        sizes = self._sizes(workload)
         seen = {tuple(sizes.values())}
         for chosen in _assignments(sizes, style):
             values = {**sizes, **chosen}
@@ -196,9 +241,11 @@ class ShapeFinder:
         most_accesses: int,
         *,
         whole: bool = False,
+        more: Sequence[str] | None = None,
     ) -> Shape | None:
         """The launch with buffers as large as it needs; None where the kernel does not bear it, or
-        where more blocks would do more. A grid that stays as captured covers fewer elements too."""
+        where more blocks would do more. A grid that stays as captured covers fewer elements too,
+        and more of them only where more blocks along the axes `more` would do nothing."""
         if whole and workload.size_bytes > MOST_WHOLE_BYTES:
             return None
         prefix = self._cut(workload, {} if whole else None)
@@ -206,25 +253,29 @@ class ShapeFinder:
         if not isinstance(ran.outcome, Ran) or ran.outcome.warnings or ran.accesses is None:
             return None
         reach = {} if whole else ran.reached_bytes
-        if workload.grid != captured.grid and not self._is_complete(
-            captured, prefix, most_accesses
-        ):
+        axes = axes_of(captured) if more is None else more
+        changed = more is not None or workload.grid != captured.grid
+        if changed and not self._is_complete(prefix, axes, most_accesses, reaches=more is not None):
             return None
         kept = self._cut(prefix, reach or {})
-        return Shape(kept, ran.accesses, what, whole)
+        return Shape(kept, ran.accesses, what, whole, more is not None)
 
-    def _is_complete(self, captured: Workload, launch: Workload, most_accesses: int) -> bool:
+    def _is_complete(
+        self, launch: Workload, axes: Sequence[str], most_accesses: int, *, reaches: bool
+    ) -> bool:
         """Whether more blocks would change nothing: an argument says how much there is. The buffers
-        are larger than the launch needs."""
-        wider = [with_a_block_more(launch, axis) for axis in axes_of(captured)]
-        outcomes = [
-            one.outcome for one in self._run([launch, *wider], "complete", 2 * most_accesses)
-        ]
-        first = outcomes[0]
-        return isinstance(first, Ran) and all(
-            isinstance(one, Ran)
-            and all(same_contents(path, one.outputs[i]) for i, path in first.outputs.items())
-            for one in outcomes
+        are larger than the launch needs. `reaches`: nor reach farther, which shows where results
+        are as large as they get."""
+        wider = [with_a_block_more(launch, axis) for axis in axes]
+        first, *others = self._run([launch, *wider], "complete", 2 * most_accesses)
+        return isinstance(first.outcome, Ran) and all(
+            isinstance(one.outcome, Ran)
+            and (not reaches or one.reached_bytes == first.reached_bytes)
+            and all(
+                same_contents(path, one.outcome.outputs[i])
+                for i, path in first.outcome.outputs.items()
+            )
+            for one in others
         )
 
     def _run(
@@ -238,20 +289,34 @@ class ShapeFinder:
             check="memory", most_accesses=most_accesses, limit_s=LIMIT_S, timeout_s=2 * LIMIT_S,
         )  # fmt: skip
 
+    def _enlarged(self, workload: Workload, times: int) -> Workload:
+        """With so many times as large buffers, which hold again and again what they held."""
+        sizes = {
+            a.index: a.size_bytes * max(1, min(times, MOST_PREFIX_BYTES // max(1, a.size_bytes)))
+            for a in workload.allocations
+        }
+        return self._with_sizes(workload, sizes)
+
     def _cut(self, workload: Workload, reach: Mapping[int, int] | None) -> Workload:
         """With shorter buffers: as far as was reached, or a prefix where that is not known (None);
         empty: all of them."""
         sizes = {a.index: self._size(a, workload, reach) for a in workload.allocations}
         if all(sizes[a.index] == a.size_bytes for a in workload.allocations):
             return workload
+        return self._with_sizes(workload, sizes)
+
+    def _with_sizes(self, workload: Workload, sizes: Mapping[int, int]) -> Workload:
+        """With buffers of other sizes in bytes, by allocation: the beginning of what they held, or
+        that several times."""
         folder = self.folder / f"shape-{next(self._made)}"
         folder.mkdir(parents=True, exist_ok=True)
         cut = []
         for a in workload.allocations:
-            path = folder / f"a{a.index}.bin"
+            path, size = folder / f"a{a.index}.bin", sizes[a.index]
             with before_path(workload, a).open("rb") as source:
-                path.write_bytes(source.read(sizes[a.index]))
-            update = {"size_bytes": sizes[a.index], "before": path.name, "after": path.name}
+                held = source.read(min(size, a.size_bytes))
+            path.write_bytes(held * (size // max(1, len(held))) + held[: size % max(1, len(held))])
+            update = {"size_bytes": size, "before": path.name, "after": path.name}
             cut.append(a.model_copy(update=update))
         variables = tuple(
             g.model_copy(update={"before": str(Path(workload.folder) / g.before)})
@@ -348,6 +413,36 @@ def _assignments(sizes: Mapping[str, int], style: str) -> Iterator[dict[str, int
                 yield {name: min(value, primes[0])}
 
 
+def _longer(
+    workload: Workload, sizes: Mapping[str, int], name: str, long: int, leaving: Sequence[str]
+) -> Iterator[tuple[Workload, str, Sequence[str]]]:
+    """Launches with so much of one size, and the axes along which more blocks must do nothing.
+
+    First beside small others, with those that may be its stride and without, on the captured grid
+    (threads that loop have most to do there) and on the one that belongs to the sizes; then beside
+    others as captured, which need as many blocks along the axes that have one for each of them or
+    alone say how much there is (`leaving`).
+    """
+    others = [n for n in sizes if n != name]
+    alone = {name: long, **{n: min(sizes[n], b) for n, b in zip(others, itertools.cycle(BESIDE))}}
+    own = sizes[name]
+    strides = {n: long + sizes[n] - own for n in others if own <= sizes[n] < STRIDE * own}
+    for chosen in ({**alone, **strides}, alone) if strides else (alone,):
+        told = ", ".join(f"{n} = {chosen[n]}" for n in sizes)
+        launch = with_scalars(workload, chosen)
+        yield launch, told, axes_of(workload)
+        for grid in _grids(workload, sizes, chosen, grows=True):
+            yield launch.model_copy(update={"grid": grid}), told, axes_of(workload)
+    numbers = {n: v for n, v in _integers_of(workload, 2).items() if n != name}
+    counts = {_product(names, numbers) for names in _products(numbers)}
+    grid, block = workload.grid, workload.block
+    alone_told = [a for a in leaving if getattr(grid, a) not in blocks_for(own, getattr(block, a))]
+    told_by_grid = {a for a in ("x", "y", "z") if a in alone_told or getattr(grid, a) in counts}
+    axes = [axis for axis in ("x", "y", "z") if axis not in told_by_grid]
+    if len(axes) < 3:
+        yield with_scalars(workload, {name: long}), f"{name} = {long}", axes
+
+
 def _proportional(sizes: Mapping[str, int], most: int, unit: int) -> dict[str, int]:
     """The largest becomes `most`; each a multiple of `unit`, but for what is smaller."""
     ratio = min(1.0, most / max(sizes.values()))
@@ -355,14 +450,18 @@ def _proportional(sizes: Mapping[str, int], most: int, unit: int) -> dict[str, i
 
 
 def _grids(
-    workload: Workload, sizes: Mapping[str, int], values: Mapping[str, int]
+    workload: Workload,
+    sizes: Mapping[str, int],
+    values: Mapping[str, int],
+    *,
+    grows: bool = False,
 ) -> Iterator[Dim3]:
     """The grid that belongs to other sizes: where several of them explain an extent, the largest
-    of what they give."""
+    of what they give, but no more than there was. `grows`: as much as they give."""
     extents = {}
     for axis in ("x", "y", "z"):
         extent, threads = getattr(workload.grid, axis), getattr(workload.block, axis)
-        if extent == 1:
+        if extent == 1 and not grows:
             extents[axis] = 1
             continue
         possible = [
@@ -371,9 +470,10 @@ def _grids(
             for per in _per_block(threads, workload.block.volume)
             if math.ceil(_product(names, sizes) / per) == extent
         ]
-        if not possible:
+        if not possible and extent > 1:
             return
-        extents[axis] = max(1, min(extent, max(possible)))
+        most = max(possible, default=1)
+        extents[axis] = max(1, most if grows else min(extent, most))
     yield Dim3(**extents)
 
 

@@ -21,7 +21,7 @@ Way = Literal[
     "near", "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros",
     "one_large", "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing",
     "some_large", "cancelling", "ten_bits", "twenty_bits", "thirty_bits",
-    "denormals", "few_huge",
+    "denormals", "few_huge", "alike", "infinities",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
@@ -34,7 +34,7 @@ INTEGER_WAYS: tuple[Way, ...] = (
 FLOAT_WAYS: tuple[Way, ...] = (
     "signed", "magnitudes", "positive", "integers", "near", "ties", "zeros", "one_large", "offset",
     "denormals", "permuted", "ascending", "equal", "scaled", "widest", "large", "huge", "nothing",
-    "infinite", "few_huge",
+    "infinite", "few_huge", "alike", "infinities",
 )  # fmt: skip
 """Those of floating values, likewise."""
 COMPENSATED_WAYS: tuple[Way, ...] = ("some_large", "cancelling")
@@ -48,6 +48,11 @@ BITS: dict[Way, tuple[int, int]] = {
 }  # fmt: skip
 """How many bits the largest integer may have: their products, and sums of these, are too large for
 16, 32 and 64 bits in turn, where those of `any` are too large for all."""
+LONG_WAYS: tuple[Way, ...] = (
+    "nothing", "least", "alike", "most", "signed", "any",
+)  # fmt: skip
+"""Those of all buffers of a launch with one large size, one after the other: first one value all
+over, so that counts of it run over."""
 EXACT_WAYS: frozenset[Way] = frozenset({"integers", "ties", "equal", "nothing"})
 """Small integers: arithmetic on them is exact, and so is the rule for ties."""
 
@@ -265,6 +270,10 @@ def floats(
         return normal + OFFSET if element in ("f32", "f64") else normal + 16.0
     if way == "nothing":
         return np.zeros(count)
+    if way == "alike":
+        return np.full(count, generator.choice(values), dtype=np.float64)
+    if way == "infinities":
+        return np.where(np.arange(count) < (count + 1) // 2, -np.inf, np.inf)
     if way == "few_huge":
         huge = np.exp2(LARGEST_EXPONENT[element] - generator.uniform(0, 1, count))
         return np.where(generator.random(count) < 1.0 / FEW, huge, normal)

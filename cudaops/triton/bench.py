@@ -23,8 +23,9 @@ from cudaops.executors.compare import non_finite_share, same_contents
 from cudaops.gates.accuracy import compare_sides
 from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import INTEGER_KINDS, CaseKind, Draw, ascends, drawn
+from cudaops.sandbox.variations import varied
 from cudaops.triton.host import Capture, Host, TritonLaunch
-from cudaops.triton.source import OPTIONS, Kernel, TritonProgram, loaded_names
+from cudaops.triton.source import OPTIONS, Kernel, TritonProgram, loaded_names, touches_by_memory
 
 POISON = 0x7F
 """What stands in every byte of an output before a launch: 3.39e38 as float32, 127 as int8."""
@@ -43,6 +44,8 @@ LARGE_BYTES = 256 << 20
 processes and compared."""
 RESIZED = "smaller"
 """Name of cases in which size arguments are smaller ones."""
+ANY_INTEGERS = "any_integers"
+"""Name of the case in which integers are any of their type: where none says what is touched."""
 LEAST_SIZE = 8
 """Integer arguments from here on are taken for sizes."""
 MOST_RESIZED = 4
@@ -345,7 +348,9 @@ def _is_read(kernel: Kernel, parameter: str) -> bool:
 
 def _referenced(bench: Bench, seed: int) -> Bench:
     """With the author's results on the captured inputs and on every drawn set that suits it."""
-    cases = {w.name: tuple(_cases(w, seed, bench.folder / "inputs")) for w in bench.workloads}
+    free = not touches_by_memory(bench.kernel.node)
+    folder = bench.folder / "inputs"
+    cases = {w.name: tuple(_cases(w, seed, folder, free)) for w in bench.workloads}
     launches = [w.task([c.task(1) for c in cases[w.name]]) for w in bench.workloads]
     wide_module = bench.folder / "author_wide.py"
     wide_module.write_text(widened_text(bench.module.read_text("utf-8")), encoding="utf-8")
@@ -434,8 +439,9 @@ def _unwritten(path: Path) -> bool:
     return bool((read_array(path, "u8") == POISON).any())
 
 
-def _cases(workload: Workload, seed: int, folder: Path) -> Iterator[Case]:
-    """The captured inputs, then drawn ones, then smaller sizes."""
+def _cases(workload: Workload, seed: int, folder: Path, free: bool) -> Iterator[Case]:
+    """The captured inputs, then drawn ones, then smaller sizes. `free`: integers may be any of
+    their type."""
     launch = workload.launch
     before = [str(workload.folder / f"before_{n}") for n in range(len(launch.buffers))]
     outs = workload.changed - workload.reads
@@ -455,6 +461,10 @@ def _cases(workload: Workload, seed: int, folder: Path) -> Iterator[Case]:
         inputs = _drawn_inputs(workload, captured, kind, seed, folder, floating=floating)
         last = inputs if kind in ("signed", "positive") else last
         yield Case(kind, kind, inputs)
+    integers = [b.element for n, b in enumerate(launch.buffers) if n not in outs]
+    if free and any(e not in FLOATING and e != "bool" for e in integers):
+        inputs = _drawn_inputs(workload, captured, "drawn", seed, folder, floating=False)
+        yield Case(ANY_INTEGERS, "drawn", inputs)
     sizes = sorted({v["value"] for v in _sizes(workload)}, reverse=True)[:MOST_RESIZED]
     for size in sizes:
         less = size - max(1, size // 3) | 1
@@ -493,13 +503,15 @@ def _drawn_inputs(
             found.append(path)
             continue
         values = read_array(path, buffer.element)
-        if not floating and ascends(values):
+        if not floating and ascends(values) and kind != "drawn":
             found.append(path)
             continue
         target = where / str(n)
-        write_array(
-            target, drawn(Draw(kind, seed), buffer.element, values, generator), buffer.element
-        )
+        if kind == "drawn":
+            values = varied("any", buffer.element, values, generator)
+        else:
+            values = drawn(Draw(kind, seed), buffer.element, values, generator)
+        write_array(target, values, buffer.element)
         found.append(str(target))
     return tuple(found)
 

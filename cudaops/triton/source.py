@@ -197,6 +197,57 @@ def loaded_names(node: ast.AST) -> set[str]:
     return {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and not _is_stored(n)}
 
 
+def touches_by_memory(node: ast.FunctionDef) -> bool:
+    """Whether what a kernel loads may say where it loads or stores, or how often it loops: then a
+    number that was not captured may be an index out of bounds, which the interpreter does not see.
+    Assumed of calls of other functions, rather than not."""
+    loaded: set[str] = set()
+
+    def follows(one: ast.AST) -> bool:
+        calls = (n for n in ast.walk(one) if isinstance(n, ast.Call))
+        return bool(loaded_names(one) & loaded) or any(map(_may_load, calls))
+
+    assigns = [n for n in ast.walk(node) if isinstance(n, ast.Assign | ast.AugAssign)]
+    for _ in assigns:
+        for made in assigns:
+            if follows(made.value):
+                targets = made.targets if isinstance(made, ast.Assign) else [made.target]
+                loaded |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    for one in ast.walk(node):
+        if isinstance(one, ast.For | ast.While | ast.If):
+            asked = one.iter if isinstance(one, ast.For) else one.test
+            if follows(asked):
+                return True
+        if isinstance(one, ast.Call) and any(map(follows, _places(one))):
+            return True
+    return False
+
+
+def _places(call: ast.Call) -> list[ast.expr]:
+    """What of a call's arguments may say where memory is touched."""
+    name = ast.unparse(call.func)
+    given = [*call.args, *(k.value for k in call.keywords if k.arg != "mask")]
+    if _loads(call) or _last(name) == "store":
+        return [*call.args[:1], *(k.value for k in call.keywords if k.arg == "pointer")]
+    computes = name.startswith("tl.") and _last(name) not in ("make_block_ptr", "advance")
+    return [] if computes or _last(name) in ("to", "float", "int") else given
+
+
+def _loads(call: ast.Call) -> bool:
+    name = _last(ast.unparse(call.func))
+    return name == "load" or name.startswith("atomic")
+
+
+def _may_load(call: ast.Call) -> bool:
+    """Functions of the program's own may, too."""
+    name = ast.unparse(call.func)
+    return _loads(call) or ("." not in name and name not in ("range", "min", "max", "int", "float"))
+
+
+def _last(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
 def _kernel(node: ast.stmt) -> Kernel | None:
     if not isinstance(node, ast.FunctionDef) or not any(map(is_jit, node.decorator_list)):
         return None

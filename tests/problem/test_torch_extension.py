@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import cudaops
 from cudaops.domain.program import Build, Program
 from cudaops.errors import InputError
 from cudaops.graph.folder import best_texts, taken_home
@@ -25,6 +26,8 @@ from cudaops.problem.torch_extension import (
 from cudaops.program.parse import load_unit
 from cudaops.program.plans import make_rewrite
 from cudaops.program.splice import splice
+
+EXT = "cpp_extension"
 
 TORCH = '''
 """As torch.utils.cpp_extension 2.11 writes what it compiles."""
@@ -223,3 +226,15 @@ def test_device_code_that_needs_torch_is_named() -> None:
     with pytest.raises(InputError, match=r"k.cu:4: device code uses `at::`"):
         host_code_apart(text, "k.cu")
     assert host_code_apart(KERNEL, "k.cu").count(HOST_BEGIN) == 2
+
+
+@pytest.mark.parametrize("new", [None, "new.py"])
+def test_without_a_gpu_it_is_said_that_one_is_needed(new: str | None, tmp_path: Path) -> None:
+    (tmp_path / "bench.py").write_text("import torch\n" if new else "import torch.utils." + EXT)
+    (tmp_path / "new.py").write_text(f"from torch.utils.{EXT} import load_inline\n")
+    source = str(tmp_path / new) if new else None
+    said = r"bench.py compiles its CUDA by torch.utils.cpp_extension, which needs a GPU"
+    with pytest.raises(InputError, match=said):
+        cudaops.optimize(tmp_path / "bench.py", executor="cpu", kernel_source=source)
+    with pytest.raises(InputError, match="`cudaops run` does, on a GPU"):
+        cudaops.verify(tmp_path / "bench.py", tmp_path / "new.py", executor="cpu")

@@ -125,6 +125,24 @@ def test_a_rewrite_that_was_handed_in_and_is_wrong_is_rejected_for_its_results()
     assert content.outcome_word(records.nothing_found()) == "nothing found"
 
 
+def test_a_rewrite_that_was_compared_and_not_timed_is_not_called_rejected() -> None:
+    handed_in = records.attempt("rejected").model_copy(update={"proposer": "user"})
+    record = records.nothing_found()
+    reason = "all 9 gates passed and results match; no time was taken"
+    gate = Gate(name="correctness_captured", passed=True, summary="equal")
+    verify = record.verify.model_copy(
+        update={"correctness": "match", "speedup": None, "gates": (gate,)}
+    )
+    record = record.model_copy(
+        update={"attempts": (handed_in,), "verify": verify, "reason": reason}
+    )
+    text = " ".join(on_terminal(record).split())
+    assert f"RESULTS MATCH naive_matmul: {reason}" in text
+    assert "not passed" not in text
+    slow = verify.model_copy(update={"speedup": 0.9})
+    assert content.outcome_word(record.model_copy(update={"verify": slow})) == "rejected"
+
+
 def test_of_launches_alike_the_first_is_the_input_set() -> None:
     qualification = Qualification(
         controls=(), statistics=(), input_sets=5, yardstick=True, baseline_passes=True

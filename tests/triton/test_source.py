@@ -10,7 +10,7 @@ import pytest
 
 from cudaops.errors import InputError
 from cudaops.triton.bench import axes, widened_text
-from cudaops.triton.source import TritonProgram, is_triton
+from cudaops.triton.source import TritonProgram, is_triton, touches_by_memory
 from cudaops.triton.worker import _Capture
 from tests.triton.programs import SIZES, example
 
@@ -135,3 +135,23 @@ def test_the_grid_is_worked_out_for_other_values_in_the_launching_frame() -> Non
     assert capture._grids("k", frame, {}, [17, 1]) == [None] * 3
     site |= {"grid": "lambda meta: (meta['BLOCK'] // 2,)", "derived": []}
     assert capture._grids("k", frame, {"BLOCK": 64}, [32]) == [[32], [128], [0]]
+
+
+@pytest.mark.parametrize(
+    ("body", "by_memory"),
+    [
+        ("v = tl.load(x + at)\n    tl.store(y + at, v * 2, mask=v > 0)", False),
+        ("v = tl.load(x + at).to(tl.int32)\n    tl.store(y + v, 1)", True),
+        ("v = tl.load(x + at)\n    w = v + 1\n    tl.atomic_add(pointer=y + w, val=1)", True),
+        ("for i in range(tl.load(x)):\n        tl.store(y + at, i)", True),
+        ("v = helper(x, at)\n    tl.store(y + v, 1)", True),
+        (
+            "v = tl.load(x + at)\n    p = tl.make_block_ptr(y, offsets=(v,))\n    tl.store(p, v)",
+            True,
+        ),
+    ],
+)
+def test_whether_memory_says_what_is_touched(body: str, by_memory: bool) -> None:
+    kernel = ast.parse(f"def k(x, y, at):\n    {body}\n").body[0]
+    assert isinstance(kernel, ast.FunctionDef)
+    assert touches_by_memory(kernel) is by_memory
