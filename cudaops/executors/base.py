@@ -67,6 +67,9 @@ class Trial(NamedTuple):
     inputs: InputSet
 
 
+OVERFLOW = "signed integer overflow"
+
+
 class Tried(NamedTuple):
     """What became of a trial."""
 
@@ -80,6 +83,19 @@ class Tried(NamedTuple):
     """Whether a variable of the rewrite's own holds something else afterwards than before."""
     overflows: bool = False
     """Whether a signed integer ran over, under a check of `full`. C++ leaves that undefined."""
+
+    @property
+    def habits(self) -> frozenset[str]:
+        """What the checker saw that is no fault where the author's kernel does it too."""
+        warnings = self.outcome.warnings if isinstance(self.outcome, Ran) else ()
+        found = {w.habit for w in warnings if w.habit}
+        return frozenset(found | {OVERFLOW} if self.overflows else found)
+
+    @property
+    def races(self) -> frozenset[str]:
+        """Of `habits` those that are races on global memory."""
+        warnings = self.outcome.warnings if isinstance(self.outcome, Ran) else ()
+        return frozenset(w.habit for w in warnings if w.what == "global_race" and w.habit)
 
 
 class Branches(NamedTuple):

@@ -26,6 +26,7 @@ from cudaops.executors.arrays import (
     write_array,
 )
 from cudaops.executors.base import (
+    OVERFLOW,
     Branches,
     Check,
     Executor,
@@ -51,7 +52,7 @@ from cudaops.sandbox.launch_numbers import number_of
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.portions import Telling, in_portions
 from cudaops.sandbox.shapes import Shape, ShapeFinder, axes_of, smallest, with_a_block_more
-from cudaops.sandbox.shared_variables import shared_variables, with_variables
+from cudaops.sandbox.shared_variables import same_variables, shared_variables, with_variables
 from cudaops.sandbox.text_asks import numbers_in
 
 BACKGROUNDS = (0x3C, 0xC3)
@@ -72,7 +73,6 @@ rounding may be that of the others."""
 ROUNDS = 2
 """Further rounds of draws while a branch of the author's kernel is not reached."""
 UNRELATED = "on captured contents the widened kernel computes something else"
-OVERFLOW = "signed integer overflow"
 DIRECTED: tuple[Rounding, ...] = ("up", "down")
 UNSETTLED = "another order of threads, or another background, gives another result"
 
@@ -119,7 +119,7 @@ class _Borne(NamedTuple):
     trial: Trial
     ran: Ran
     broken: Broken
-    habits: frozenset[str]
+    tried: Tried
     variables: tuple[Allocation, ...]
 
 
@@ -158,13 +158,15 @@ class DomainBuilder:
         shapes = finder.shapes(self._subject.workload)
         if not shapes:
             return Domain((), problem="the author's kernel does not run under the checker")
-        small = smallest(shapes)
-        captured = [self._drawing.draw(s) for s in shapes]
-        found = self._borne(captured)
+        found = self._borne([self._drawing.draw(s) for s in shapes])
         if not found:
             why = next(iter(self._why.values()), UNSETTLED)
             return Domain((), problem=f"on captured contents the author's kernel: {why}")
-        self._own_habits = frozenset(h for one in found for h in one.habits)
+        racy = _new_races(found)
+        found = [one for one in found if one.draw.shape not in racy]
+        self._own_habits = frozenset(habit for one in found for habit in one.tried.habits)
+        shapes = tuple(s for s in shapes if s not in racy)
+        small = smallest(shapes)
         found += self._borne(self._drawing.probes(small))
         self._drawing.learn([one.draw for one in found])
         found += self._beside(small)
@@ -261,9 +263,8 @@ class DomainBuilder:
             ):
                 unsettled.append(draws[n])
             else:
-                held = _same_variables(self._variables, ran, reran)
-                habits = _habits(first[n])
-                found.append(_Borne(draws[n], trial, ran, broken, habits, held))
+                held = same_variables(self._variables, ran, reran)
+                found.append(_Borne(draws[n], trial, ran, broken, first[n], held))
                 self._order_free |= free
         self._held += len(found)
         short = self._too_short(found, batch / "wider")
@@ -364,7 +365,7 @@ class DomainBuilder:
                 compensated=self._subject.compensated,
             )  # fmt: skip
             yield DrawnInput(
-                one.draw, one.trial, reference, one.broken, one.habits,
+                one.draw, one.trial, reference, one.broken, one.tried.habits,
                 tuple(m[n] for m in moved if m[n]), tuple(r[n] for r in rounded if r[n]),
                 frozenset(self._order_free), one.variables,
             )  # fmt: skip
@@ -525,6 +526,15 @@ def _grown(draw: Draw) -> list[str]:
     return [n for n, v in before.items() if isinstance(v, int) and draw.values[n] > v]
 
 
+def _new_races(found: Sequence[_Borne]) -> list[Shape]:
+    """Of launches on captured contents the sizes that race where the captured ones do not (a row's
+    stride below its length); where those were not run, where not all others do."""
+    captured = [one for one in found if one.draw.shape.is_captured] or found
+    own = frozenset.intersection(*(one.tried.races for one in captured))
+    racy = [one.draw.shape for one in found if not one.tried.races <= own]
+    return racy if len(racy) < len(found) else []
+
+
 def _only(draw: Draw) -> str:
     """What was varied, where it is one thing."""
     names = [*draw.ways, *draw.values]
@@ -537,7 +547,7 @@ def _fault(tried: Tried, own: frozenset[str] | None, *, not_a_number: bool) -> s
     made of NaN (`not_a_number`), which a GPU makes another one of."""
     if isinstance(tried.outcome, Misbehaved):
         return tried.outcome.what.replace("_", " ")
-    new = frozenset[str]() if own is None else _habits(tried) - own
+    new = frozenset[str]() if own is None else tried.habits - own
     faults = {"global_race", "undefined_arithmetic"} if not_a_number else {"global_race"}
     for w in tried.outcome.warnings:
         if not w.habit or (w.what in faults and w.habit in new):
@@ -545,30 +555,10 @@ def _fault(tried: Tried, own: frozenset[str] | None, *, not_a_number: bool) -> s
     return OVERFLOW if OVERFLOW in new else None
 
 
-def _habits(tried: Tried) -> frozenset[str]:
-    warnings = tried.outcome.warnings if isinstance(tried.outcome, Ran) else ()
-    return frozenset(w.habit for w in warnings if w.habit) | (
-        {OVERFLOW} if tried.overflows else set()
-    )
-
-
 def _refilled(trial: Trial) -> Trial:
     poison = dict.fromkeys(trial.inputs.poison, BACKGROUNDS[1])
     inputs = trial.inputs.model_copy(update={"poison": poison, "scratch_poison": BACKGROUNDS[1]})
     return trial._replace(inputs=inputs)
-
-
-def _same_variables(
-    variables: Sequence[Allocation], first: Ran, second: Ran
-) -> tuple[Allocation, ...]:
-    """Those that two orders of the threads leave the same."""
-    return tuple(
-        v
-        for v in variables
-        if v.index in first.outputs
-        and v.index in second.outputs
-        and same_contents(first.outputs[v.index], second.outputs[v.index])
-    )
 
 
 def _settled(workload: Workload, first: Ran, second: Ran) -> frozenset[int] | None:

@@ -468,11 +468,29 @@ class Drawing:
         return 1 if _axes_of_count(self.subject.workload, name, LEAST_SIZE) else 0
 
     def _axes_alone(self, workload: Workload, name: str) -> list[str]:
-        """Axes whose blocks are as many as an integer argument says, where the kernel asks nothing
-        of it: the grid alone is its bound, and no author passes another number than he launches."""
+        """Axes whose blocks are as many as an integer argument says, in the captured launch too,
+        where the kernel asks nothing of it, nor of another argument that says as much: the grid
+        alone is its bound, and no author passes another number than he launches."""
+        if self._is_asked(name):
+            return []
+        captured = self.subject.workload
+        others = [
+            a.name
+            for a in captured.arguments
+            if isinstance(a, ScalarArgument)
+            and a.element not in FLOATING
+            and a.name != name
+            and self._is_asked(a.name)
+        ]
+        taken = {axis for other in others for axis in _axes_of_count(captured, other)}
+        alone = set(_axes_of_count(captured, name)) - taken
+        return [axis for axis in _axes_of_count(workload, name) if axis in alone]
+
+    def _is_asked(self, name: str) -> bool:
+        """Whether the kernel compares an argument, or branches on it."""
         text = without_comments(self.subject.kernel.text)
         asked = rf"[\w\])]\s*[<>=!%]=?\s*{name}\b|\b{name}\s*(?:[<>=!]=?|\?)|switch\s*\(\s*{name}\b"
-        return [] if re.search(asked, text) else _axes_of_count(workload, name)
+        return bool(re.search(asked, text))
 
     def _with_fewer_blocks(self, draw: Draw, workload: Workload) -> Workload:
         """The launch with the grid that belongs to a smaller number of what the grid alone says."""

@@ -64,3 +64,16 @@ def _is_read_elsewhere(program: Program, kernel: Kernel, name: str) -> bool:
         mentions += len(re.findall(rf"\b{name}\b", text))
         sets += len(re.findall(rf"\bcudaMemcpyToSymbol(?:Async)?\s*\(\s*{name}\b", text))
     return mentions - sets > 1
+
+
+def same_variables(
+    variables: Sequence[Allocation], first: Ran, second: Ran
+) -> tuple[Allocation, ...]:
+    """Those that two orders of the threads leave the same."""
+    return tuple(
+        v
+        for v in variables
+        if v.index in first.outputs
+        and v.index in second.outputs
+        and same_contents(first.outputs[v.index], second.outputs[v.index])
+    )

@@ -211,7 +211,7 @@ def test_a_script(tmp_path: Path) -> None:
     assert "it must hold" in rungs(OtherMachine(), given)["model"].detail
     path.write_text(json.dumps({"cudaops_script": 1, "answers": [{"text": "[]"}]}))
     found = rungs(OtherMachine(), given)
-    assert "1 answer written down" in found["model"].detail
+    assert "1 answer scripted" in found["model"].detail
     assert found["model key"].status == found["model server"].status == "ok"
 
 

@@ -97,5 +97,5 @@ def test_what_was_accepted_is_there_whatever_ends_the_run(tmp_path: Path) -> Non
 
 
 def test_a_folder_without_a_run_is_said_so(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="past intake"):
+    with pytest.raises(InputError, match="finished its intake"):
         resume(tmp_path, lambda _: None, load_settings())

@@ -109,9 +109,9 @@ def test_each_technique_has_its_verdict(job: tuple[RunRecord, Path]) -> None:
 
 def test_reports_and_memory_say_it(job: tuple[RunRecord, Path]) -> None:
     record, folder = job
-    assert "switched off alone: coalesced_a: effective, " in markdown.run_report(record).replace(
-        "\\", ""
-    )
+    assert "disabled one at a time: coalesced_a: effective, " in markdown.run_report(
+        record
+    ).replace("\\", "")
     (kernel,) = Memory(folder / "memory").kernels()
     (entry,) = kernel.entries
     assert entry.lesson.startswith("techniques: coalesced_a: effective, ")

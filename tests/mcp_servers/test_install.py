@@ -87,7 +87,7 @@ def test_what_would_be_lost_is_left_alone_and_shown(text: str, home: Home) -> No
     path = config_path("zed", "user", home)
     path.parent.mkdir(parents=True)
     path.write_text(text, "utf-8")
-    with pytest.raises(InputError, match="left alone") as refused:
+    with pytest.raises(InputError, match="it is unchanged") as refused:
         add_entry("zed", path, COMMAND, {})
     assert '"context_servers"' in str(refused.value)
     assert path.read_text("utf-8") == text

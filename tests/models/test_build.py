@@ -137,7 +137,7 @@ def test_a_missing_package_says_what_to_install(text: str) -> None:
 
 def test_a_script_that_is_not_there(tmp_path: Path) -> None:
     name = parse_model(f"scripted:{tmp_path}/none.json")
-    with pytest.raises(InputError, match="no file"):
+    with pytest.raises(InputError, match="is not a file"):
         build_model(name, KEYED)
 
 

@@ -2,7 +2,7 @@
 // sequence from its seed and offset, in the order of the elements, so that the numbers are others than a GPU's.
 #pragma once
 #include "cudaops/macros_off.h"
-#include "curand_kernel.h"
+#include "cudaops/curand_device.h"
 
 typedef enum curandStatus {
   CURAND_STATUS_SUCCESS = 0, CURAND_STATUS_VERSION_MISMATCH = 100, CURAND_STATUS_NOT_INITIALIZED = 101,
