@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.program.execution_spaces import defines_kernel
-from cudaops.program.launches import Launch, find_launches, macro_parameters
+from cudaops.program.launches import Launch, Part, find_launches, macro_parameters
 from cudaops.program.lexing import (
     Directive,
     Edit,
@@ -270,6 +270,50 @@ def _assigned(launch: Launch, holder: Item | None, facts: Outline, kernels: set[
         stop = next((i for i in range(index, len(tokens)) if tokens[i].text == ";"), len(tokens))
         found |= kernels & {t.text for t in tokens[index + 1 : stop]}
     return found
+
+
+class Alias(NamedTuple):
+    """A kernel's instance as a variable's initialiser spells it."""
+
+    callee: Part
+    """Without a leading `&`."""
+    template: Part | None
+    """Between `<` and `>`."""
+
+
+def alias_of(
+    launch: Launch, holder: Item | None, facts: Outline, kernels: set[str]
+) -> Alias | None:
+    """What `auto NAME = kernel<64, 128>;` says of a launch `NAME<<<..>>>`; None for all else, and
+    where the enclosing function assigns the name again or takes its address."""
+    if holder is None or not launch.plain or launch.template or launch.name in kernels:
+        return None
+    tokens = facts.tokens[holder.first : holder.last]
+    named = [i for i, t in enumerate(tokens) if t.text == launch.name]
+    set_at = [i for i in named if tokens[i + 1 : i + 2] and tokens[i + 1].text in ("=", "{", "(")]
+    if len(set_at) != 1 or any(tokens[i - 1].text == "&" for i in named if i):
+        return None
+    (at,) = set_at
+    declared = [t.text for t in tokens[max(0, at - 3) : at]]
+    while declared and declared[-1] in ("*", "const"):
+        declared.pop()
+    end = next((i for i in range(at, len(tokens)) if tokens[i].text == ";"), len(tokens))
+    first = at + 3 if tokens[at + 2 : end] and tokens[at + 2].text == "&" else at + 2
+    if first >= end:
+        return None
+    last = first
+    while last + 2 < end and tokens[last + 1].text == "::":
+        last += 2
+    begins = tokens[at].start < launch.start and tokens[at + 1].text == "="
+    if not begins or declared[-1:] != ["auto"] or tokens[last].text not in kernels:
+        return None
+    callee = Part(tokens[first].start, tokens[end - 1].end)
+    if end == last + 1:
+        return Alias(callee, None)
+    inside = {t.text for t in tokens[last + 1 : end]}
+    if tokens[last + 1].text != "<" or tokens[end - 1].text != ">" or inside & {"?", "(", "["}:
+        return None
+    return Alias(callee, Part(tokens[last + 1].end, tokens[end - 1].start))
 
 
 def stand_for_several(parts: Sequence[str], files: Iterable[Lexed]) -> bool:

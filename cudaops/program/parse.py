@@ -27,7 +27,7 @@ from cudaops.program.instances import plain_arguments
 from cudaops.program.launches import Launch, Part, find_launches, joined
 from cudaops.program.lexing import Lexed, byte_text, closing, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
-from cudaops.program.macros import Macro, kernel_macros, resolve_launched, text_made
+from cudaops.program.macros import Macro, alias_of, kernel_macros, resolve_launched, text_made
 from cudaops.program.outline import (
     Item,
     Outline,
@@ -507,11 +507,12 @@ class _FileFacts:
     ) -> LaunchSite:
         written = [self.text(p) for p in launch.geometry]
         grid, block, smem, stream = [*written, *[None] * 4][:4]
+        named = alias_of(launch, holder, self.outline, kernels) or launch
         return LaunchSite(
             index=index,
             kernel=resolve_launched(launch, holder, self.outline, kernels),
-            callee=self.text(launch.callee),
-            template_arguments=None if launch.template is None else self.text(launch.template),
+            callee=self.text(named.callee),
+            template_arguments=None if named.template is None else self.text(named.template),
             grid=grid or "",
             block=block or "",
             smem=smem,

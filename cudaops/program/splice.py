@@ -579,16 +579,14 @@ def _wrapper_at(
     facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place
 ) -> str:
     """The wrapper, with the template arguments that the launch spells."""
-    text = facts.lexed.text
-    callee = text[launch.callee.start : launch.callee.end]
-    name = _spelled(callee, kernel, place, wrapper_name(kernel))
+    name = _spelled(byte_text(site.callee), kernel, place, wrapper_name(kernel))
     holder = facts.item_at(site.start_byte)
     outside = holder is None or holder.namespaces[: len(place.namespaces)] != place.namespaces
     if outside and "::" not in name and place.namespaces:  # by a `using` of the kernel's name
         name = "::".join(["", *place.namespaces, name])
-    if launch.template is None:
+    if site.template_arguments is None:
         return name
-    return f"{name}<{text[launch.template.start : launch.template.end]}>"
+    return f"{name}<{byte_text(site.template_arguments)}>"
 
 
 def _spelled(callee: str, kernel: Kernel, place: _Place, function: str) -> str:

@@ -192,6 +192,30 @@ def test_indirect_launches() -> None:
     assert program.limits == ()
 
 
+@pytest.mark.parametrize(
+    ("body", "callee", "arguments"),
+    [
+        ("auto f = k<4, 8>; f<<<1, 4>>>(p);", "k<4, 8>", "4, 8"),
+        ("const auto* f = &k<4, 8>; f<<<1, 4>>>(p);", "k<4, 8>", "4, 8"),
+        ("auto f = plain; f<<<1, 4>>>(p);", "plain", None),
+        ("auto f = k<4, 8>; if (p) f = k<4, 9>; f<<<1, 4>>>(p);", "f", None),
+        ("auto f = k<4, 8>; change(&f); f<<<1, 4>>>(p);", "f", None),
+        ("auto f = p ? k<4, 8> : k<4, 9>; f<<<1, 4>>>(p);", "f", None),
+        ("void (*f)(int*) = k<4, 8>; f<<<1, 4>>>(p);", "f", None),
+        ("f<<<1, 4>>>(p); auto f = k<4, 8>;", "f", None),
+    ],
+)
+def test_a_variable_that_is_a_kernel(
+    body: str, callee: str, arguments: str | None, tmp_path: Path
+) -> None:
+    kernels = "template <int A, int B> __global__ void k(int* p) { *p = A + B; }\n"
+    kernels += "__global__ void plain(int* p) { *p = 1; }\n"
+    path = tmp_path / "program.cu"
+    path.write_text(f"{kernels}int main() {{ int* p = nullptr; {body} }}\n")
+    (site,) = load_program(path).launches
+    assert (site.callee, site.template_arguments) == (callee, arguments)
+
+
 def test_attributes_in_either_position() -> None:
     program = parse(
         "template<int N, class T = float>\n__launch_bounds__(256, 2) __global__ void a(T x[4]) {}\n"
