@@ -232,6 +232,18 @@ def _moved(values: Array, least: int, most: int, generator: np.random.Generator)
     return moved
 
 
+def _with_outliers(way: Way, normal: Array, generator: np.random.Generator) -> Array:
+    """One, some, or some of either sign, which cancel."""
+    count = normal.size
+    if way == "one_large":
+        normal[generator.integers(count)] = OUTLIER
+        return normal
+    if way == "some_large":
+        return np.where(generator.random(count) < 1.0 / SOME, OUTLIER, np.abs(normal) + 0.05)
+    outliers = generator.choice([-OUTLIER, OUTLIER], count)
+    return np.where(generator.random(count) < 1.0 / CANCELLING, outliers, normal)
+
+
 def floats(
     way: Way,
     element: Element,
@@ -258,14 +270,8 @@ def floats(
         return generator.permutation(values)
     if way == "ascending":
         return np.sort(normal)
-    if way == "one_large":
-        normal[generator.integers(count)] = OUTLIER
-        return normal
-    if way == "some_large":
-        return np.where(generator.random(count) < 1.0 / SOME, OUTLIER, np.abs(normal) + 0.05)
-    if way == "cancelling":
-        outliers = generator.choice([-OUTLIER, OUTLIER], count)
-        return np.where(generator.random(count) < 1.0 / CANCELLING, outliers, normal)
+    if way in ("one_large", "some_large", "cancelling"):
+        return _with_outliers(way, normal, generator)
     if way == "offset":
         return normal + OFFSET if element in ("f32", "f64") else normal + 16.0
     if way == "nothing":
