@@ -19,7 +19,6 @@ import ast
 import json
 import re
 import shlex
-import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path, PurePosixPath
@@ -38,7 +37,7 @@ from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import Phase
 from cudaops.executors.isolation.view import View
 from cudaops.executors.process import last_words
-from cudaops.executors.project.tree import take_snapshot
+from cudaops.executors.project.tree import take_snapshot, unpack
 from cudaops.executors.untrusted_files import (
     UntrustedFileError,
     read_untrusted,
@@ -132,8 +131,7 @@ def open_torch(
     command = shlex.join([str(python.path), f"{FOLDER}/{WORKER.name}", "build"])
     command = f"HOME=$TMPDIR TORCH_EXTENSIONS_DIR=$TMPDIR {command}"
     with temporary_folder("cudaops-torch-") as staged:
-        with tarfile.open(take_snapshot(executor.cache, folder).archive) as archive:
-            archive.extractall(staged, filter="tar")
+        unpack(take_snapshot(executor.cache, folder).archive, staged)
         for name, text in made.texts.items():
             path = staged / name
             path.parent.mkdir(parents=True, exist_ok=True)
