@@ -217,10 +217,11 @@ class BuiltTree:
     def built(self, texts: Mapping[str, str]) -> Finished:
         """Run the command with these texts at their paths; what a killed build left is made anew.
         To be called while it is `held`."""
-        if self._mark.exists() or not self.root.is_dir():
+        whole = self.root.is_dir() and not self._mark.exists()
+        self._mark.touch()  # ahead of the files: a tree that was unpacked in part is no tree
+        if not whole:
             self._extract()
         used(self._entry.folder)
-        self._mark.touch()
         wanted: dict[str, str | bytes] = {**self._replaced(texts), **texts}
         if self._write(wanted):
             self._touch()
