@@ -62,13 +62,14 @@ def add(
     wanted = [(what, tuple(only or ()))] if what is not None else []
     if recommended:
         wanted = [(PREFIX + each.name, each.only) for each in RECOMMENDED]
+    added = []
     with knowledge_base(load_settings()) as knowledge:
         for each, globs in wanted:
             if recommended:
                 typer.echo(f"adding {each}", err=True)
             done = knowledge.add(each, source, only=globs, progress=_say_progress)
+            added.append(done.model_dump(mode="json"))
             if as_json:
-                typer.echo(done.model_dump_json(indent=2))
                 continue
             licence = f", {one_line(done.licence, 60)}" if done.licence else ""
             typer.echo(
@@ -77,6 +78,8 @@ def add(
             )
             for line in done.skipped:
                 typer.echo(f"skipped {one_line(line)}", err=True)
+    if as_json:
+        typer.echo(json.dumps(added if recommended else added[0], indent=2))
 
 
 def _say_progress(written: int, wanted: int) -> None:

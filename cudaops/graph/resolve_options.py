@@ -283,9 +283,7 @@ def _python(
     if source.suffix == ".py":
         return _alone(options, source, fields, where)
     if options.python is not None:
-        raise InputError(
-            f"--python is for programs in Python; not a Python file: {source.name} is none"
-        )
+        raise InputError(f"--python is for programs in Python; {source.name} is not a Python file")
     return {}
 
 

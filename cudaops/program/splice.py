@@ -547,7 +547,7 @@ def _calls(
             f"<<< and >>> of a launch through a pointer; write "
             f"`{kernel.plain_name}<<<grid, block>>>(..)` on a line of its own"
         )
-    name = _wrapper_at(facts, site, launch, kernel, place)
+    name = _wrapper_at(facts, site, kernel, place)
     begin = (
         "[](dim3 grid_, dim3 block_, size_t smem_ = 0, cudaStream_t stream_ = 0) { "
         f"return [=](auto... given_) {{ {name}(grid_, block_, smem_, stream_, given_...); }}; }}("
@@ -571,13 +571,11 @@ def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, plac
     if place.through_pointers:
         dispatch = _spelled(kernel.plain_name, kernel, place, dispatch_name(kernel))
         return f"{dispatch}({', '.join([callee, *parts])}" + (", " if site.args else "")
-    name = _wrapper_at(facts, site, launch, kernel, place)
+    name = _wrapper_at(facts, site, kernel, place)
     return f"{name}({', '.join(parts)}" + (", " if site.args else "")
 
 
-def _wrapper_at(
-    facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place
-) -> str:
+def _wrapper_at(facts: Outline, site: LaunchSite, kernel: Kernel, place: _Place) -> str:
     """The wrapper, with the template arguments that the launch spells."""
     name = _spelled(byte_text(site.callee), kernel, place, wrapper_name(kernel))
     holder = facts.item_at(site.start_byte)

@@ -10,7 +10,11 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
+from cudaops.cuda.devices import DEVICES, Device
 from cudaops.errors import InputError
+
+DEVICE_TABLE = "cudaops' table of devices; each row's own source ends its passage"
+"""Source of what `house_notes` says."""
 
 CHUNK_CHARACTERS = 1400
 """Length a chunk aims at: about 350 tokens, inside the 512 that small embedding models read."""
@@ -220,6 +224,27 @@ def builtin_notes() -> list[Note]:
     corpus = files("cudaops.rag").joinpath("corpus")
     pages = sorted((p for p in corpus.iterdir() if p.name.endswith(".md")), key=lambda p: p.name)
     return [parse_note(p.read_text("utf-8"), origin=BUILTIN, name=p.name) for p in pages]
+
+
+def house_notes() -> list[Note]:
+    """What the code's own tables say, made of them anew so that the two cannot differ: one note on
+    the devices, a section each, since of a note few passages are cited."""
+    body = "\n".join(map(_section, DEVICES.values()))
+    return [Note("devices", BUILTIN, "reference", "Devices", (), (), (DEVICE_TABLE,), body)]
+
+
+def _section(device: Device) -> str:
+    """The limits of its SMs stand in the note `sm-limits`."""
+    major, minor = device.compute_capability
+    return (
+        f"## {device.name}: number of SMs, clock, bandwidth\n"
+        f"{device.full_name}, compute capability {major}.{minor}: "
+        f"{device.sm_count} SMs at {device.sm_clock_mhz:.0f} MHz ({device.sm_clock_kind}), "
+        f"{device.memory_gb:g} GB at {device.dram_bandwidth_gb_s:.0f} GB/s, "
+        f"L2 of {device.l2_bytes >> 20} MiB, at most {device.peak_fp32_gflops / 1000:.1f} TFLOP/s "
+        f"in single and {device.peak_fp64_gflops / 1000:.2f} in double precision.\n"
+        f"Source: {device.source}\n"
+    )
 
 
 def digest(notes: list[Note]) -> str:

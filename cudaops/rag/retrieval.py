@@ -229,9 +229,10 @@ def search(
     query, subtype, kernel = clean(query), clean(subtype or ""), clean(kernel)
     table = store.vector_table(embedder)
     with store.transaction() as cursor:
+        vectors = {query: embedder.embed_query(query)}
 
         def look_for(words: str, which: LiteralString, about: str = "") -> _Look:
-            vector = embedder.embed_query(words)
+            vector = vectors[words] if words in vectors else embedder.embed_query(words)
             # The cosine distance to a zero vector is not a number: words alone decide then.
             usable = weights.vectors > 0 and math.fsum(x * x for x in vector) > 0
             near = table if usable else None

@@ -6,6 +6,7 @@ import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -471,26 +472,21 @@ class Drawing:
         """Axes whose blocks are as many as an integer argument says, in the captured launch too,
         where the kernel asks nothing of it, nor of another argument that says as much: the grid
         alone is its bound, and no author passes another number than he launches."""
-        if self._is_asked(name):
+        if name in self._asked:
             return []
         captured = self.subject.workload
-        others = [
-            a.name
-            for a in captured.arguments
-            if isinstance(a, ScalarArgument)
-            and a.element not in FLOATING
-            and a.name != name
-            and self._is_asked(a.name)
-        ]
-        taken = {axis for other in others for axis in _axes_of_count(captured, other)}
+        taken = {axis for other in self._asked for axis in _axes_of_count(captured, other)}
         alone = set(_axes_of_count(captured, name)) - taken
         return [axis for axis in _axes_of_count(workload, name) if axis in alone]
 
-    def _is_asked(self, name: str) -> bool:
-        """Whether the kernel compares an argument, or branches on it."""
+    @cached_property
+    def _asked(self) -> frozenset[str]:
+        """Integer arguments that the kernel compares, or branches on."""
         text = without_comments(self.subject.kernel.text)
-        asked = rf"[\w\])]\s*[<>=!%]=?\s*{name}\b|\b{name}\s*(?:[<>=!]=?|\?)|switch\s*\(\s*{name}\b"
-        return bool(re.search(asked, text))
+        numbers = (a for a in self.subject.workload.arguments if isinstance(a, ScalarArgument))
+        names = [a.name for a in numbers if a.element not in FLOATING]
+        asked = r"[\w\])]\s*[<>=!%]=?\s*{0}\b|\b{0}\s*(?:[<>=!]=?|\?)|switch\s*\(\s*{0}\b"
+        return frozenset(name for name in names if re.search(asked.format(name), text))
 
     def _with_fewer_blocks(self, draw: Draw, workload: Workload) -> Workload:
         """The launch with the grid that belongs to a smaller number of what the grid alone says."""

@@ -10,8 +10,7 @@ from cudaops.cuda.architectures import ARCHITECTURES
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.rag.house import house_notes
-from cudaops.rag.notes import CHUNK_LIMIT, Note, builtin_notes
+from cudaops.rag.notes import CHUNK_LIMIT, Note, builtin_notes, house_notes
 
 NOTES = builtin_notes()
 
