@@ -143,14 +143,22 @@ class Executor(Protocol):
         """Raise PrerequisiteError with a remedy where this executor cannot work here."""
 
     def open_project(
-        self, folder: Path, source: Path | None, command: str, executable: str | None
+        self,
+        folder: Path,
+        source: Path | None,
+        command: str,
+        executable: str | None,
+        *,
+        compiles: bool = True,
     ) -> Program:
         """Build a copy of the project in `folder` by its author's command, and read the CUDA file
         `source`, or the first that includes it, as the build compiles it; None: all of them as one
         program, to be run and no more.
 
-        `executable`: which program of it is run; None where it creates one. Raises InputError where
-        the build fails, does not compile the file, or cannot be done here.
+        `executable`: which program of it is run; None where it creates one. `compiles` False: what
+        the build asks of its compilers is noted and their objects are left empty, for a build that
+        runs nothing of what it makes. Raises InputError where the build fails, does not compile the
+        file, or cannot be done here.
         """
 
     def capture(

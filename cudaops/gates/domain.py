@@ -34,12 +34,12 @@ from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, exact_accuracy
 from cudaops.gates.correctness import fairly, in_any_order
 from cudaops.gates.posed import baseline_where_free
-from cudaops.program.analysis.compensation import computes_rounding_errors
+from cudaops.program.analysis.compensation import computes_rounding_errors, rounds_on_integers
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
 from cudaops.program.plans import resolve
-from cudaops.sandbox.draw import Draw, Subject, reads_small_integers
-from cudaops.sandbox.drawn import Domain, DomainBuilder, DrawnInput, is_exact
+from cudaops.sandbox.draw import Draw, DrawnInput, Subject
+from cudaops.sandbox.drawn import Domain, DomainBuilder, is_exact
 from cudaops.sandbox.oracle import Baseline
 from cudaops.sandbox.portions import Telling, in_portions
 from cudaops.sandbox.shared_variables import with_variables
@@ -64,7 +64,6 @@ operations overflows where the author's does not. What overflows far from there 
 FEWEST_AT_THE_END = 2
 """One such input alone refuses no floating result: of its elements most overflow, cancel or are
 NaN, and what is left of them turns on the order of operations."""
-NOT_NUMBERS: frozenset[Way] = frozenset({"infinite", "infinities", "not_a_number"})
 MOST_ON_GPU = 24
 """Inputs that are run on the GPU as well, whose arithmetic and order of threads are others."""
 MOST_LINES = 6
@@ -238,17 +237,17 @@ class DomainJudge:
     def _compared(self, one: DrawnInput, ran: Ran) -> Iterator[BufferAccuracy]:
         workload = one.trial.workload
         variables = [v for v in one.variables if v.index in ran.outputs]
-        exactly = one.draw.exact and reads_small_integers(one.trial)
         for a in (*workload.allocations, *variables):
             name = workload.name_of(a)
             if a.role == "in":
                 if not same_contents(ran.outputs[a.index], one.reference.outputs[a.index]):
                     yield BufferAccuracy(False, f"wrote to its input {name}", {})
                 continue
-            accuracy = exact_accuracy if exactly else buffer_accuracy
-            told = any(way in NOT_NUMBERS for way in one.draw.ways.values())
-            moved = () if exactly and is_exact(a, one.reference.outputs) else one.moved
-            held = baseline_where_free(a, ran, one.reference, moved, one.rounded, not_a_number=told)
+            accuracy = exact_accuracy if one.exact else buffer_accuracy
+            moved = () if one.exact and is_exact(a, one.reference.outputs) else one.moved
+            held = baseline_where_free(
+                a, ran, one.reference, moved, one.rounded, not_a_number=one.asks_nan
+            )
             found = fairly(accuracy, a, name, held, one.reference, self._policy)
             if not found.passed and a.index in one.order_free:
                 found = in_any_order(a, name, ran, one.reference, self._policy)
@@ -402,8 +401,9 @@ def _known(bench: Workbench, workload: Workload, say: Say) -> Known:
         launch for run in bench.captured.runs for launch in _launches(run.captured, workload)
     )
     facts = facts_of_launch(bench.program, bench.kernel, workload)
-    compensated = computes_rounding_errors(bench.program, bench.kernel, workload.callee)
-    subject = Subject(roles, bench.program, bench.kernel, facts, launches, compensated)
+    instance = (bench.program, bench.kernel, workload.callee)
+    errors, divides = computes_rounding_errors(*instance), rounds_on_integers(*instance)
+    subject = Subject(roles, bench.program, bench.kernel, facts, launches, errors, divides)
     folder = bench.folder / "work" / "domain" / workload.id
     remove(folder)  # of a run that is resumed
     plain = processor.compile(bench.unit(workload, None))

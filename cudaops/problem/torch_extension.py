@@ -136,7 +136,9 @@ def open_torch(
             path = staged / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
-        program = executor.open_project(staged, staged / source, command, str(python.path))
+        program = executor.open_project(
+            staged, staged / source, command, str(python.path), compiles=False
+        )
     assert program.build is not None
     words = (f"{FOLDER}/{WORKER.name}", "run", asked)
     build = program.build.model_copy(

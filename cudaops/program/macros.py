@@ -281,6 +281,27 @@ class Alias(NamedTuple):
     """Between `<` and `>`."""
 
 
+def _declared_at(launch: Launch, tokens: Sequence[Token]) -> int | None:
+    """Where the variable that a launch names is first set, in the innermost block around the launch
+    that sets it; None where that block sets it again or takes its address."""
+    opened: list[int] = []
+    for i, token in enumerate(tokens):
+        if token.start >= launch.start:
+            break
+        if token.text == "{":
+            opened.append(i)
+        elif token.text == "}" and opened:
+            opened.pop()
+    for begins in reversed(opened):
+        inside = tokens[begins : closing(tokens, begins)]
+        named = [i for i, t in enumerate(inside) if t.text == launch.name]
+        set_at = [i for i in named if i + 1 < len(inside) and inside[i + 1].text in ("=", "{", "(")]
+        if set_at:
+            taken = any(inside[i - 1].text == "&" for i in named)
+            return begins + set_at[0] if len(set_at) == 1 and not taken else None
+    return None
+
+
 def alias_of(
     launch: Launch, holder: Item | None, facts: Outline, kernels: set[str]
 ) -> Alias | None:
@@ -289,11 +310,9 @@ def alias_of(
     if holder is None or not launch.plain or launch.template or launch.name in kernels:
         return None
     tokens = facts.tokens[holder.first : holder.last]
-    named = [i for i, t in enumerate(tokens) if t.text == launch.name]
-    set_at = [i for i in named if tokens[i + 1 : i + 2] and tokens[i + 1].text in ("=", "{", "(")]
-    if len(set_at) != 1 or any(tokens[i - 1].text == "&" for i in named if i):
+    at = _declared_at(launch, tokens)
+    if at is None:
         return None
-    (at,) = set_at
     declared = [t.text for t in tokens[max(0, at - 3) : at]]
     while declared and declared[-1] in ("*", "const"):
         declared.pop()

@@ -264,11 +264,13 @@ class _Place(NamedTuple):
         through = [] if sites else _through_pointers(program, kernel)
         sites = sites or through
         if not sites:
-            known = (s for s in program.launches if s.kernel == kernel.plain_name)
+            names = {k.plain_name for k in program.kernels} - {kernel.plain_name}
+            known = (s for s in program.launches if s.kernel not in names)
             where = "".join(f" ({s.file}:{s.line}: `{s.callee}<<<..>>>`)" for s in islice(known, 1))
+            spelled = kernel.qualified_name + "<..>" * bool(kernel.template_parameters)
             raise InputError(
                 f"no launch of `{kernel.name}` names it directly{where}, so none can be replaced; "
-                f"write `{kernel.plain_name}<<<grid, block>>>(..)` at the launch"
+                f"write `{spelled}<<<grid, block>>>(..)` at the launch"
             )
         path = kernel.file if apart else sites[0].file
         facts = _facts(program, path)
@@ -357,7 +359,8 @@ def _through_pointers(program: Program, kernel: Kernel) -> list[LaunchSite]:
     return [
         site
         for site in program.launches
-        if site.kernel not in names
+        if plain_name(site.callee) not in names
+        and (site.kernel == kernel.plain_name or site.kernel not in names)
         and site.template_arguments is None
         and not site.in_macro
         and site.kernel not in GRAPH_NODES

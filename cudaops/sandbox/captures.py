@@ -344,6 +344,26 @@ def _only_nvcc_has(what: str) -> str:
     return f": the `cpu` executor is without {what}, nvcc has it (--executor cuda, on a GPU)"
 
 
+_UNLINKED = re.compile(r"undefined reference to [`'\"]?(\w*)")
+_LIBRARIES = (
+    (r"cu[A-Z]", "-lcuda"),
+    (r"curand[A-Z]", "-lcurand"),
+    (r"cublasLt", "-lcublasLt"),
+    (r"cublas", "-lcublas"),
+    (r"cufft", "-lcufft"),
+    (r"cusparse", "-lcusparse"),
+    (r"cusolver", "-lcusolver"),
+    (r"cudnn", "-lcudnn"),
+    (r"nvrtc", "-lnvrtc"),
+    (r"nvml", "-lnvidia-ml"),
+    (r"nccl", "-lnccl"),
+    (r"GOMP_|omp_", "-Xcompiler -fopenmp"),
+    (r"cuda[A-Z]\w*Device|__cudaRegisterLinkedBinary", "-rdc=true -lcudadevrt"),
+)
+"""How a name that is not linked begins, and nvcc's words that link it. Source: the libraries of
+the CUDA toolkit, each by the prefix of its functions."""
+
+
 def _elsewhere(executor: Executor, program: Program, message: str) -> str:
     """Where what a program lacks is found, and which option says so."""
     missing = _MISSING.search(message)
@@ -353,7 +373,13 @@ def _elsewhere(executor: Executor, program: Program, message: str) -> str:
         return ""
     if missing is not None:
         return f": say where {missing[1]} is, --nvcc -IFOLDER"
-    if "undefined reference to" in message:
+    unlinked = _UNLINKED.search(message)
+    if unlinked is not None:
+        libraries = (lib for begin, lib in _LIBRARIES if re.match(begin, unlinked[1]))
+        if (library := next(libraries, None)) is not None:
+            if executor.name == "cpu" and not library.startswith("-X"):
+                return _only_nvcc_has(unlinked[1])
+            return f': link it, --nvcc "{library}"'
         line = "nvcc FILE.cu OTHER.cpp -o app"
         return f': a program of several files is built with --build "{line}" --run ./app'
     return ""

@@ -15,6 +15,7 @@ from cudaops.domain.execution import LaunchNumbers
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
     FLOATING,
+    Allocation,
     Element,
     Field,
     GlobalState,
@@ -25,6 +26,7 @@ from cudaops.executors.base import Trial
 from cudaops.executors.compare import is_small_integers
 from cudaops.executors.fields import views
 from cudaops.program.analysis.facts import KernelFacts
+from cudaops.sandbox.oracle import Reference
 from cudaops.sandbox.shapes import Shape
 from cudaops.sandbox.variations import EXACT_WAYS, Way
 
@@ -91,6 +93,32 @@ def reads_small_integers(trial: Trial) -> bool:
     )
 
 
+class DrawnInput(NamedTuple):
+    """One input of the domain, and what the author's kernel makes of it."""
+
+    draw: Draw
+    trial: Trial
+    reference: Reference
+    broken: Broken
+    """Properties of the captured inputs that it does not have."""
+    habits: frozenset[str]
+    """What the author's kernel does wrong on it (`Misbehaved.habit`)."""
+    moved: tuple[dict[int, str], ...] = ()
+    """Results on inputs moved by one roundoff, by allocation."""
+    rounded: tuple[dict[int, str], ...] = ()
+    """Results with everything rounded up, and down, where integers come of floating point."""
+    order_free: frozenset[int] = frozenset()
+    """Buffers whose elements the author's own threads leave in no fixed order."""
+    variables: tuple[Allocation, ...] = ()
+    """What else is a result: see `shared_variables`."""
+    exact: bool = False
+    """Floating numbers are small integers and the kernel only adds and multiplies: where results
+    are small integers too, nothing was rounded."""
+    asks_nan: bool = False
+    """NaN is among the results that count: it is drawn, or comes of infinities that are only added
+    and multiplied. In an exponential or a quotient infinities meet by the order of operations."""
+
+
 class Subject(NamedTuple):
     """What is drawn for."""
 
@@ -103,6 +131,8 @@ class Subject(NamedTuple):
     """The program's, of this kernel, each configuration once."""
     compensated: bool = False
     """The author's kernel computes its own rounding errors (`analysis/compensation.py`)."""
+    divides: bool = False
+    """It divides, or rounds otherwise on integers too (`rounds_on_integers`)."""
 
     @property
     def rounds_to_integers(self) -> bool:

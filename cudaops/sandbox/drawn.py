@@ -45,7 +45,7 @@ from cudaops.executors.cpu.order import SAME_L2
 from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.draw import Broken, Draw, Subject
+from cudaops.sandbox.draw import Broken, Draw, DrawnInput, Subject, reads_small_integers
 from cudaops.sandbox.draws import Drawing
 from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_arguments
 from cudaops.sandbox.launch_numbers import number_of
@@ -54,6 +54,7 @@ from cudaops.sandbox.portions import Telling, in_portions
 from cudaops.sandbox.shapes import Shape, ShapeFinder, axes_of, smallest, with_a_block_more
 from cudaops.sandbox.shared_variables import same_variables, shared_variables, with_variables
 from cudaops.sandbox.text_asks import numbers_in
+from cudaops.sandbox.variations import INFINITE
 
 BACKGROUNDS = (0x3C, 0xC3)
 """Bytes that fill what is only written: as f32 0.011 and -391, as f64 1.6e-18 and -2.8e18."""
@@ -75,26 +76,6 @@ ROUNDS = 2
 UNRELATED = "on captured contents the widened kernel computes something else"
 DIRECTED: tuple[Rounding, ...] = ("up", "down")
 UNSETTLED = "another order of threads, or another background, gives another result"
-
-
-class DrawnInput(NamedTuple):
-    """One input of the domain, and what the author's kernel makes of it."""
-
-    draw: Draw
-    trial: Trial
-    reference: Reference
-    broken: Broken
-    """Properties of the captured inputs that it does not have."""
-    habits: frozenset[str]
-    """What the author's kernel does wrong on it (`Misbehaved.habit`)."""
-    moved: tuple[dict[int, str], ...] = ()
-    """Results on inputs moved by one roundoff, by allocation."""
-    rounded: tuple[dict[int, str], ...] = ()
-    """Results with everything rounded up, and down, where integers come of floating point."""
-    order_free: frozenset[int] = frozenset()
-    """Buffers whose elements the author's own threads leave in no fixed order."""
-    variables: tuple[Allocation, ...] = ()
-    """What else is a result: see `shared_variables`."""
 
 
 class Domain(NamedTuple):
@@ -367,8 +348,17 @@ class DomainBuilder:
             yield DrawnInput(
                 one.draw, one.trial, reference, one.broken, one.tried.habits,
                 tuple(m[n] for m in moved if m[n]), tuple(r[n] for r in rounded if r[n]),
-                frozenset(self._order_free), one.variables,
+                frozenset(self._order_free), one.variables, self._is_exact(one),
+                self._asks_nan(one.draw),
             )  # fmt: skip
+
+    def _is_exact(self, one: _Borne) -> bool:
+        drawn = one.draw.exact and not self._subject.divides
+        return drawn and reads_small_integers(one.trial)
+
+    def _asks_nan(self, draw: Draw) -> bool:
+        ways = set(draw.ways.values())
+        return "not_a_number" in ways or not (INFINITE.isdisjoint(ways) or self._subject.divides)
 
     def _is_unrelated(self, one: _Borne, wide: dict[int, str] | None) -> bool:
         """Whether the widened kernel computes something else on captured contents already, as where
@@ -446,7 +436,7 @@ class DomainBuilder:
         for n, one in enumerate(found):
             where = folder / f"in_{n:03d}"
             written = (a for a in one.trial.workload.allocations if a.role != "in")
-            if one.draw.exact and all(is_exact(a, one.ran.outputs) for a in written):
+            if self._is_exact(one) and all(is_exact(a, one.ran.outputs) for a in written):
                 continue
             inputs = moved_inputs(one.trial, where, self._drawing.random, units)
             if inputs is not None:

@@ -56,6 +56,8 @@ over, so that counts of it run over."""
 EXACT_WAYS: frozenset[Way] = frozenset({"integers", "ties", "equal", "nothing"})
 """Small integers: arithmetic on them is exact, and so is the rule for ties."""
 
+INFINITE: frozenset[Way] = frozenset({"infinite", "infinities"})
+
 FEW_VALUES = 3
 """Different values of `ties`."""
 TOUCHED = 16

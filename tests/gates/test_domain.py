@@ -90,6 +90,7 @@ __global__ void g(const float* q, const float* k, float* sums, int rows, int fir
     float most = -INFINITY, sum = 0.0f;
     for (int i = 0; i < keys; ++i) {
         float s = q[r] * k[first + i] * 0.3f, top = fmaxf(most, s);
+        if (top == -INFINITY) continue;
         if (top > most) { sum *= expf(most - top); most = top; }
         sum += expf(s - most);
     }

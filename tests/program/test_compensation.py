@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.domain.program import SourceFile
-from cudaops.program.analysis.compensation import computes_rounding_errors
+from cudaops.domain.program import Program, SourceFile
+from cudaops.program.analysis.compensation import computes_rounding_errors, rounds_on_integers
 from cudaops.program.parse import parse_files
 
 HELPERS = """
@@ -21,12 +21,33 @@ __device__ Pair two_sum(float a, float b)
 """
 
 
-def compensates(body: str) -> bool:
+def parsed(body: str) -> Program:
     text = (
         f"{HELPERS}__global__ void k(const float *x, const double *d, float *o, int n) {{ {body} }}"
     )
-    program = parse_files("main", (SourceFile(path="main.cu", text=text),))
+    return parse_files("main", (SourceFile(path="main.cu", text=text),))
+
+
+def compensates(body: str) -> bool:
+    program = parsed(body)
     return computes_rounding_errors(program, program.kernels[-1], "k")
+
+
+@pytest.mark.parametrize(
+    ("body", "rounds"),
+    [
+        ("o[0] = x[n / 2] / x[1];", True),
+        ("float s = x[0]; s /= n; *o = s;", True),
+        ("*o = expf(x[0]);", True),
+        ("*o = __fdividef(x[0], x[1]);", True),
+        ("*o = (float)sqrt(d[0]);", True),
+        ("*o = fmaf(x[n / 3], x[n % 5], fmaxf(x[0], floorf(x[1]))); n /= 2;", False),
+        ("Pair r = two_sum(x[0], x[1]); *o = r.low * 0.5f;", False),
+    ],
+)
+def test_which_arithmetic_rounds_on_integers_too(body: str, rounds: bool) -> None:
+    program = parsed(body)
+    assert rounds_on_integers(program, program.kernels[-1], "k") is rounds
 
 
 @pytest.mark.parametrize(

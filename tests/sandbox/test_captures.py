@@ -321,6 +321,31 @@ def test_where_a_header_is_that_is_not_there(
     assert ("cpu" in str(refused.value)) == bool(said)
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("nvrtcVersion", "the `cpu` executor is without nvrtcVersion, nvcc has it"),
+        ("GOMP_parallel", 'link it, --nvcc "-Xcompiler -fopenmp"'),
+        ("mine", 'is built with --build "nvcc FILE.cu OTHER.cpp -o app" --run ./app'),
+    ],
+)
+def test_where_a_function_is_that_is_not_linked(
+    tmp_path: Path, kernels: Path, name: str, said: str
+) -> None:
+    source = tmp_path / "k.cu"
+    source.write_text(
+        f'extern "C" int {name}(int*, int*);\n__global__ void k(int* p) {{ *p = 1; }}\n'
+        f"int main() {{ k<<<1, 1>>>(nullptr); return {name}(0, 0); }}\n"
+    )
+    with pytest.raises(InputError) as refused:
+        open_workbench(
+            load_program(source), None, (), CpuExecutor("H200", kernels), BAR, tmp_path / "run",
+            sm_arch="sm_90", timeout_s=60.0,
+        )  # fmt: skip
+    assert f"undefined reference to `{name}'" in str(refused.value)
+    assert said in str(refused.value)
+
+
 @pytest.mark.nvcc
 @pytest.mark.parametrize(
     ("name", "said"),

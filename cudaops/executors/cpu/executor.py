@@ -107,10 +107,17 @@ class CpuExecutor:
                 )
 
     def open_project(
-        self, folder: Path, source: Path | None, command: str, executable: str | None
+        self,
+        folder: Path,
+        source: Path | None,
+        command: str,
+        executable: str | None,
+        *,
+        compiles: bool = True,
     ) -> Program:
         """See `Executor.open_project`: compiled by g++ with cudaops' own headers and runtime."""
         tools = project_tools(self.cache)
+        tools = tools if compiles else tools.noting_only()
         return open_project(self.cache, folder, source, command, executable, tools)
 
     def capture(

@@ -6,6 +6,7 @@ The code under test runs in the process that writes it and may have written any 
 from __future__ import annotations
 
 import re
+import signal
 import threading
 from collections import OrderedDict
 from collections.abc import Collection, Mapping, Sequence
@@ -207,7 +208,9 @@ def find_fault(
         )
         return _misbehaved("output_flood", text, None, log)
     if done.exit_code < 0:
-        text = f"was ended by signal {-done.exit_code}{_said(log)}"
+        number = -done.exit_code
+        name = signal.Signals(number).name if number in set(signal.Signals) else "unknown"
+        text = f"the process was ended by signal {number} ({name}){_said(log)}"
         return _misbehaved("crash", text, None, log)
     return report.problem
 

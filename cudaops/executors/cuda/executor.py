@@ -174,10 +174,17 @@ class CudaExecutor:
         return found
 
     def open_project(
-        self, folder: Path, source: Path | None, command: str, executable: str | None
+        self,
+        folder: Path,
+        source: Path | None,
+        command: str,
+        executable: str | None,
+        *,
+        compiles: bool = True,
     ) -> Program:
         """See `Executor.open_project`: compiled by nvcc for this GPU alone."""
         tools = project_tools(self.cache, self.sm_arch, recorded=False)
+        tools = tools if compiles else tools.noting_only()
         return open_project(self.cache, folder, source, command, executable, tools)
 
     def _build_ahead(self, program: Program, kernel: str | None) -> None:

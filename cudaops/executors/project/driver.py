@@ -77,6 +77,8 @@ class DriverConfig(NamedTuple):
     last: Sequence[str] = ()
     """Objects of the runtime, around the author's."""
     link_flags: Sequence[str] = ()
+    notes_only: bool = False
+    """Objects are left empty: only what is asked of the compilers is wanted."""
 
 
 class Refused(Exception):
@@ -94,7 +96,9 @@ def main(arguments: Sequence[str]) -> NoReturn:
     )
     note: dict[str, Any] = {"tool": name, "cwd": str(Path.cwd()), "words": words}
     try:
-        code = _nvcc(config, words) if name == "nvcc" else _host(config, name, words)
+        code = _left_empty(words) if config.notes_only else None
+        if code is None:
+            code = _nvcc(config, words) if name == "nvcc" else _host(config, name, words)
     except Refused as problem:
         note["refused"] = str(problem)
         sys.stderr.write(f"cudaops: {problem}\n")
@@ -102,6 +106,17 @@ def main(arguments: Sequence[str]) -> NoReturn:
     with (own / LOG).open("a", encoding="utf-8") as log:
         log.write(json.dumps({**note, "exit": code}) + "\n")
     sys.exit(code)
+
+
+def _left_empty(words: list[str]) -> int | None:
+    """An empty object and its dependencies in place of a compilation; None for anything else."""
+    line = read_nvcc_line(words, lambda path: Path(path).read_text("utf-8"))
+    if line.phase != "compile" or len(line.sources()) != 1:
+        return None
+    (source,) = line.sources()
+    output = line.output or object_name(source)
+    note_dependencies(line, output, [source])
+    return _done(["gcc", "-x", "c", "-c", os.devnull, "-o", output])
 
 
 def _nvcc(config: DriverConfig, words: list[str]) -> int:
@@ -243,7 +258,7 @@ class _Processor:
         ]  # fmt: skip
         code = _done(command)
         if code == 0:
-            self._note_dependencies(output, [source, *headers])
+            note_dependencies(self.line, output, [source, *headers])
         return code
 
     def _compile_for_host(self, source: str, output: str) -> int:
@@ -274,15 +289,6 @@ class _Processor:
         headers = [str(self.tree / f.path) for f in program.files if f.path != program.main_path]
         return str(shadow / MAIN), headers
 
-    def _note_dependencies(self, output: str, files: Sequence[str]) -> None:
-        """What `-MD -MF FILE -MT NAME` asks for."""
-        if not (self.line.has("MD") or self.line.has("MMD")):
-            return
-        target = self.line.value("MT") or output
-        path = self.line.value("MF") or str(Path(output).with_suffix(".d"))
-        names = " \\\n  ".join(name.replace(" ", "\\ ") for name in files)
-        Path(path).write_text(f"{target}: {names}\n", "utf-8")
-
     def _link(self, objects: Sequence[str]) -> int:
         line = self.line
         words = ["-o", line.output or "a.out", *objects]
@@ -292,6 +298,16 @@ class _Processor:
         words += line.host_flags()
         words += ["-shared"] if line.has("shared") else []
         return _done([self.config.gxx, *_linked(self.config, words)])
+
+
+def note_dependencies(line: NvccLine, output: str, files: Sequence[str]) -> None:
+    """What `-MD -MF FILE -MT NAME` asks for."""
+    if not (line.has("MD") or line.has("MMD")):
+        return
+    target = line.value("MT") or output
+    path = line.value("MF") or str(Path(output).with_suffix(".d"))
+    names = " \\\n  ".join(name.replace(" ", "\\ ") for name in files)
+    Path(path).write_text(f"{target}: {names}\n", "utf-8")
 
 
 def _linked(config: DriverConfig, words: Sequence[str]) -> list[str]:

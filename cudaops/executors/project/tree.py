@@ -91,6 +91,14 @@ class Tools(NamedTuple):
     sm_arch: str = ""
     """Of the GPU it builds for, where a build cannot ask: it sees none."""
 
+    def noting_only(self) -> Tools:
+        """The same with empty objects in place of what is compiled."""
+
+        def config(tree: Path) -> DriverConfig:
+            return self.config(tree)._replace(notes_only=True)
+
+        return self._replace(kind=f"{self.kind} noted", config=config)
+
 
 class Snapshot(NamedTuple):
     """A tree that was copied."""

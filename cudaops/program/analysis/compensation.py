@@ -1,4 +1,5 @@
-"""Does a kernel compute its own rounding errors, as compensated sums and pairs of floats do?
+"""What a kernel's arithmetic says of rounding: does it compute its own rounding errors, as
+compensated sums and pairs of floats do, and is it exact on small integers?
 
 `(t - s) - y` behind `t = s + y` is zero in real arithmetic; whoever computes it wants what was
 rounded off. Such an author's results are held to the last bit, and not to what plain sums give.
@@ -6,12 +7,13 @@ rounded off. Such an author's results are held to the last bit, and not to what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.program import syntax as s
-from cudaops.program.analysis.library_calls import leaves_memory
+from cudaops.program.analysis.library_calls import gives_value, leaves_memory
 from cudaops.program.analysis.polynomials import Polynomial, number, symbol
 from cudaops.program.front_end import kernel_form
 
@@ -30,6 +32,10 @@ _FUSED = frozenset(
 )
 
 
+_INEXACT = re.compile(r"exp|log|sin|cos|tan|pow|sqrt|rcp|div|hypot|norm|erf|cbrt|gamma")
+"""In the name of a function of CUDA's that rounds on integers too."""
+
+
 class _Real(NamedTuple):
     """What an expression is worth in real arithmetic."""
 
@@ -46,6 +52,30 @@ def computes_rounding_errors(program: Program, kernel: Kernel, callee: str) -> b
     except s.NotUnderstood:
         return False
     return any(_Body().finds(f.body) for f in (form.kernel, *form.functions))
+
+
+def rounds_on_integers(program: Program, kernel: Kernel, callee: str) -> bool:
+    """Whether an instance of a kernel, or a function that it calls, divides floating numbers or
+    takes a root, an exponential or the like: what it gives on small integers may then be integers
+    though something on the way was rounded. False for a kernel that clang cannot read."""
+    try:
+        form = kernel_form(program, kernel, callee)
+    except s.NotUnderstood:
+        return False
+    bodies = (form.kernel.body, *(f.body for f in form.functions))
+    return any(_rounds(node) for body in bodies for node in s.below(body))
+
+
+def _rounds(node: object) -> bool:
+    match node:
+        case s.Binary("/", left, right):
+            return not _FLOATING.isdisjoint((node.type, left.type, right.type))
+        case s.Assign(target, "/"):
+            return target.type in _FLOATING
+        case s.Call(name):
+            return gives_value(name) and _INEXACT.search(name) is not None
+        case _:
+            return False
 
 
 class _Body:

@@ -1,4 +1,5 @@
-// An instance of a template kept in a variable, which the attribute and the launch name.
+// An instance of a template kept in a variable, another one in each branch, which the attribute and
+// the launch name.
 #include <cstdio>
 #include <cuda_runtime.h>
 namespace ops {
@@ -14,9 +15,15 @@ __global__ void scale(const float* x, float* y, int n, float a) {
 }  // namespace ops
 template <int COLS>
 void run(const float* x, float* y, int n) {
-    auto kernel = &ops::scale<128, COLS>;
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 4096);
-    kernel<<<(n + 127) / 128, 128, 4096>>>(x, y, n, 0.5f);
+    if (n > 100000) {
+        auto kernel = ops::scale<256, COLS>;
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 8192);
+        kernel<<<(n + 255) / 256, 256, 8192>>>(x, y, n, 0.5f);
+    } else {
+        auto kernel = &ops::scale<128, COLS>;
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 4096);
+        kernel<<<(n + 127) / 128, 128, 4096>>>(x, y, n, 0.5f);
+    }
 }
 int main() {
     const int n = 3000;

@@ -1,4 +1,5 @@
 // cuRAND's header of device functions has the host functions too.
+// nvcc: -lcurand
 #include <curand_kernel.h>
 #include <cstdio>
 #include <cstdlib>

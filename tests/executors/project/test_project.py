@@ -511,10 +511,12 @@ def test_a_kept_tree_whose_toolkit_has_moved_is_built_again(
 
 
 @pytest.mark.nvcc
-def test_python_in_front_of_a_library(tmp_path: Path, kernels: Path) -> None:
+@pytest.mark.parametrize("compiles", [True, False], ids=["built", "only noted"])
+def test_python_in_front_of_a_library(tmp_path: Path, kernels: Path, compiles: bool) -> None:
     """Built for a GPU, run without one: it says so by its code, and the recorder by its report."""
     folder = Path(shutil.copytree(PROJECTS / "python", tmp_path / "python"))
     builder, tools = GpuBuilder(kernels, "sm_90"), project_tools(kernels, "sm_90", recorded=False)
+    tools = tools if compiles else tools.noting_only()
     program = open_project(kernels, folder, folder / "blur.cu", "make", "python3", tools)
     assert program.build is not None
     assert Path(program.build.interpreter).is_file()
