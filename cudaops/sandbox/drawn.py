@@ -51,7 +51,14 @@ from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_
 from cudaops.sandbox.launch_numbers import number_of
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.portions import Telling, in_portions
-from cudaops.sandbox.shapes import Shape, ShapeFinder, axes_of, smallest, with_a_block_more
+from cudaops.sandbox.shapes import (
+    MOST_WHOLE_BYTES,
+    Shape,
+    ShapeFinder,
+    axes_of,
+    smallest,
+    with_a_block_more,
+)
 from cudaops.sandbox.shared_variables import same_variables, shared_variables, with_variables
 from cudaops.sandbox.text_asks import numbers_in
 from cudaops.sandbox.variations import INFINITE
@@ -138,7 +145,12 @@ class DomainBuilder:
         )  # fmt: skip
         shapes = finder.shapes(self._subject.workload)
         if not shapes:
-            return Domain((), problem="the author's kernel does not run under the checker")
+            problem = "the author's kernel does not run under the checker"
+            if (size := self._subject.workload.size_bytes) > MOST_WHOLE_BYTES:
+                problem = (
+                    f"its buffers take {size >> 20} MiB, and no argument makes a launch smaller"
+                )
+            return Domain((), problem=problem)
         found = self._borne([self._drawing.draw(s) for s in shapes])
         if not found:
             why = next(iter(self._why.values()), UNSETTLED)
