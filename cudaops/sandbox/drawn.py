@@ -182,6 +182,7 @@ class DomainBuilder:
             for draw in (drawing.long(shape) if shape.is_long else drawing.combined(shape))
         ]
         draws += [*drawing.uniform(small), *drawing.modes(small), *drawing.far(small)]
+        draws += drawing.edges(small)
         found += self._borne([*draws, *self._drawing.launches(shapes)])
         branches = self._branches(found)
         for _ in range(ROUNDS):
