@@ -488,7 +488,7 @@ class Drawing:
             known += [2**31 - 1, 2**33 + 5, 2**30, -(2**31), 2**32 - 2]
             known += MAGNITUDES
         known = [*known, *_near(item, self.numbers)][:MOST_VALUES]
-        least, most = _limits(item)
+        least, most = item.limits
         if item.element not in FLOATING and value >= 0:
             least = max(least, self._least(item.name))
         return [v for v in dict.fromkeys(known) if v != value and least <= v <= most]
@@ -546,15 +546,6 @@ class Drawing:
     def is_size(self, name: str) -> bool:
         """Whether an integer argument may say how much there is."""
         return number_of(self.subject.workload, name) >= LEAST_SIZE and name not in self.changing
-
-
-def _limits(item: Item) -> tuple[float, float]:
-    """Of what an argument may hold."""
-    if item.field is None or item.field.bits is None:
-        return LIMITS.get(item.element, (-np.inf, np.inf))
-    width = item.field.bits[1]
-    is_signed = item.element.startswith("i")
-    return (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if is_signed else (0, 2**width - 1)
 
 
 def _axes_of_count(workload: Workload, name: str, least: int | None = None) -> list[str]:
