@@ -285,7 +285,8 @@ class DomainBuilder:
         whose: list[int] = []
         for one in found:
             grown = _grown(one.draw)
-            if not self._says_what_is_read and any(map(self._drawing.is_size, grown)):
+            more = (n for n in grown if not only_divides(self._subject.kernel.text, n))
+            if not self._says_what_is_read and any(map(self._drawing.is_size, more)):
                 short.add(id(one))
             elif grown:
                 axes = axes_of(one.trial.workload)
