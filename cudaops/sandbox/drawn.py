@@ -53,7 +53,7 @@ from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.portions import Telling, in_portions
 from cudaops.sandbox.shapes import Shape, ShapeFinder, axes_of, smallest, with_a_block_more
 from cudaops.sandbox.shared_variables import same_variables, shared_variables, with_variables
-from cudaops.sandbox.text_asks import numbers_in
+from cudaops.sandbox.text_asks import numbers_in, only_divides
 
 BACKGROUNDS = (0x3C, 0xC3)
 """Bytes that fill what is only written: as f32 0.011 and -391, as f64 1.6e-18 and -2.8e18."""
