@@ -329,7 +329,10 @@ class Drawing:
             for value in dict.fromkeys([own, *self.values.get(name, [])])
             if contents and isinstance(value, int) and abs(value) > 1
         ]
-        order = self.random.permutation(len(steps))[: min(MOST_EDGES, self._affordable(shape))]
+        chance = self.random.permutation(len(steps))
+        most = min(MOST_EDGES, self._affordable(shape))
+        largest = sorted(range(len(steps)), key=lambda n: -abs(steps[n][1]))[: most // 2]
+        order = list(dict.fromkeys([*largest, *chance]))[:most]
         draws = []
         for name, value in (steps[n] for n in order):
             begins = {0, *(other for called, other in captured.items() if called != name)}
