@@ -72,7 +72,9 @@ def _are_wrong_elsewhere(gates: Sequence[Gate]) -> bool:
     """Whether drawn inputs alone refuse it, and none of a launch that was seen."""
     failed = [gate for gate in gates if not gate.passed]
     return bool(failed) and all(
-        gate.name == "correctness_domain" and gate.numbers.get("inputs_refused_as_launched") == 0
+        gate.name == "correctness_domain"
+        and gate.numbers.get("inputs_refused_as_launched") == 0
+        and gate.numbers.get("inputs_refused_for_contents") == 0
         for gate in failed
     )
 
