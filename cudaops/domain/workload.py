@@ -63,13 +63,20 @@ class Field(Record):
     doubles too). None: not known."""
     is_public: bool = True
     """Whether code beside the structure's own may name it."""
+    bits: tuple[int, int] | None = None
+    """Of a bit-field: its lowest bit in the integer that stands at `at_bytes`, and its width."""
 
     def value(self, raw: bytes) -> int | float:
         """This number of a structure's bytes; of `bool` 0 or 1."""
         own = raw[self.at_bytes : self.at_bytes + ELEMENT_BYTES[self.element]]
         own = bytes(2) + own if self.element == "bf16" else own
         value: int | float = struct.unpack(f"<{_CODES[self.element]}", own)[0]
-        return value
+        if self.bits is None or not isinstance(value, int):
+            return value
+        first, width = self.bits
+        value = value >> first & (1 << width) - 1
+        is_negative = self.element.startswith("i") and value >> width - 1
+        return value - (1 << width) if is_negative else value
 
 
 class DeviceMemory(Record):

@@ -82,6 +82,9 @@ class View:
         if self.field is None:
             return holds_fill(path, byte, ELEMENT_BYTES[self.element])
         fill = filled(byte, 1, self.element).read(0, 1)[0]
+        if self.field.bits is not None:  # a bit or two are as the fill by chance
+            whole = self.field.model_copy(update={"bits": None})
+            return View(self.allocation, whole).holds_fill(path, byte)
         return any(over_chunks(lambda part: bool((part == fill).any()), self.stored(path)))
 
 
@@ -115,7 +118,7 @@ def stored_field(path: Path | str, memory: DeviceMemory, field: Field) -> Values
 
     def read(start: int, count: int) -> Array:
         raw = _cut(path, _stride(memory), field.at_bytes, size, start, count)
-        return decoded(raw, field.element)
+        return _own_bits(decoded(raw, field.element), field)
 
     return Values(Path(path).stat().st_size // _stride(memory), read)
 
@@ -133,7 +136,7 @@ def _stored_wide_field(path: Path | str, memory: DeviceMemory, field: Field) -> 
     def read(start: int, count: int) -> Array:
         raw = _cut(path, stride, at, kind.itemsize, start, count)
         if field.element not in FLOATING:
-            return decoded(raw, field.element)
+            return _own_bits(decoded(raw, field.element), field)
         with np.errstate(over="ignore"):
             return raw.view(kind).astype("<f8")
 
@@ -165,7 +168,7 @@ def write_fields(
             many = min(step, count - first)
             rows = read_array(source, "u8", first * stride, many * stride).reshape(-1, stride)
             for field, new in replaced:
-                _put(rows, field.at_bytes, encoded(new[first : first + many], field.element))
+                _set(rows, field, encoded(new[first : first + many], field.element))
             file.write(rows.data)
         file.write(read_array(source, "u8", count * stride).data)
 
@@ -227,6 +230,30 @@ def widened_argument(argument: Argument) -> Argument:
     return argument.model_copy(update=update)
 
 
+def _own_bits(values: Array, field: Field) -> Array:
+    """What a bit-field holds of the integers that it lies in; other fields as they are."""
+    if field.bits is None:
+        return values
+    first, width = field.bits
+    bits = 8 * values.itemsize
+    high: Array = values.view(f"<u{values.itemsize}") << (bits - first - width)
+    own: Array = high.view(values.dtype) >> (bits - width)
+    return own
+
+
+def _set(rows: Array, field: Field, values: Array) -> None:
+    """Put one value into every row, of a bit-field as many of its bits as it has."""
+    if field.bits is None:
+        _put(rows, field.at_bytes, values)
+        return
+    first, width = field.bits
+    unsigned = np.dtype(f"<u{values.itemsize}")
+    mask = unsigned.type(((1 << width) - 1) << first)
+    stood = rows[:, field.at_bytes : field.at_bytes + unsigned.itemsize]
+    others = np.ascontiguousarray(stood).view(unsigned).ravel() & ~mask
+    _put(rows, field.at_bytes, others | values.view(unsigned) << first & mask)
+
+
 def _put(rows: Array, at: int, values: Array) -> None:
     """Put the bytes of one value into every row."""
     data = np.ascontiguousarray(values).view(np.uint8).reshape(rows.shape[0], -1)
@@ -247,10 +274,12 @@ def _stride(memory: DeviceMemory) -> int:
 def replaced(raw_hex: str, field: Field, value: int | float) -> str:
     """The bytes of a structure with another number in it, rounded to its type. Raises
     OverflowError for an integer that its type does not hold."""
-    data = bytearray.fromhex(raw_hex)
     kind = np.float64 if field.element in FLOATING else None
     new = encoded(np.array([value], kind), field.element)
     if kind is None and new[0] != value:
         raise OverflowError(f"{field.path} cannot be {value}")
-    data[field.at_bytes : field.at_bytes + new.nbytes] = new.tobytes()
-    return data.hex()
+    rows = np.frombuffer(bytes.fromhex(raw_hex), np.uint8).reshape(1, -1).copy()
+    _set(rows, field, new)
+    if field.bits is not None and field.value(rows.tobytes()) != value:
+        raise OverflowError(f"{field.path} cannot be {value}")
+    return rows.tobytes().hex()

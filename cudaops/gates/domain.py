@@ -260,9 +260,14 @@ class DomainJudge:
         summary = f"{least.on.draw.what}: {least.why}"
         summary += f" ({len(refusals)} of {applied} generated inputs; this one is kept in {kept})"
         as_launched = [one for one in refusals if _is_as_launched(one.on)]
+        # Sizes that are wrong by themselves are so on captured contents, too.
+        draws = [one.on.draw for one in refusals]
+        wrong = {id(draw.shape) for draw in draws if not draw.changes}
+        by_contents = [d for d in draws if d.ways and not d.values and id(d.shape) not in wrong]
         numbers = {
             "inputs_refused": float(len(refusals)), "inputs": float(applied),
             "inputs_refused_as_launched": float(len(as_launched)),
+            "inputs_refused_for_contents": float(len(by_contents)),
             "misbehaved": float(least.misbehaved is not None),
         }  # fmt: skip
         gate = Gate(name="correctness_domain", passed=False, summary=summary, numbers=numbers)

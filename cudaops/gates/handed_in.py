@@ -6,6 +6,7 @@ other kernels that he may have changed. Nobody shall take a verdict for one on t
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -37,9 +38,10 @@ class Looked(NamedTuple):
 
     gate: Gate
     right: tuple[str, ...]
-    """Kernels of the author whose other text leaves what theirs leaves."""
+    """Kernels of the author, and instances of the rewritten one, whose other text leaves what
+    theirs leaves."""
     unjudged: dict[str, str]
-    """Kernels of the author that it launches otherwise or not at all, and why nobody knows."""
+    """Such that it launches otherwise or not at all, and why nobody knows."""
     left: frozenset[str]
     """Its kernels that stand for none."""
 
@@ -70,7 +72,9 @@ def _are_wrong_elsewhere(gates: Sequence[Gate]) -> bool:
     """Whether drawn inputs alone refuse it, and none of a launch that was seen."""
     failed = [gate for gate in gates if not gate.passed]
     return bool(failed) and all(
-        gate.name == "correctness_domain" and gate.numbers.get("inputs_refused_as_launched") == 0
+        gate.name == "correctness_domain"
+        and gate.numbers.get("inputs_refused_as_launched") == 0
+        and gate.numbers.get("inputs_refused_for_contents") == 0
         for gate in failed
     )
 
@@ -113,13 +117,15 @@ def unchanged(author: Program, other: Program) -> frozenset[str]:
 
 
 def _others(bench: Workbench, given: HandedIn, found: Looked, say: Say) -> Looked:
-    """The author's other kernels that were launched when his program was captured."""
+    """The author's other kernels that were launched when his program was captured, and the other
+    instances of the rewritten one."""
     launched = [c.kernel for c in bench.captured.judged.captured.counts]
     changed = replaced_kernels(bench.program, given.program) - {bench.kernel.name}
-    for kernel in sorted(changed & set(launched)):
+    instances = _other_instances(bench, given)
+    for kernel in (*instances, *sorted(changed & set(launched))):
         say(f"{kernel} of {given.name} also differs: its results")
         try:
-            stripped, gates = _judged(bench, given, kernel, say)
+            stripped, gates = _judged(bench, given, kernel, kernel in instances, say)
         except InputError as problem:
             found.unjudged[kernel] = str(problem)
             continue
@@ -136,22 +142,45 @@ def _others(bench: Workbench, given: HandedIn, found: Looked, say: Say) -> Looke
     return found
 
 
+def _other_instances(bench: Workbench, given: HandedIn) -> list[str]:
+    """Instances of the kernel that were captured and that the rewrite does not serve, where the
+    program changes the kernel or how it is launched."""
+    if bench.kernel.name not in replaced_kernels(bench.program, given.program):
+        return []
+    served = {w.callee for w in bench.workloads_of(given.stripped.rewrite)}
+    return sorted({w.callee for w in bench.captured.workloads if w.is_judged} - served)
+
+
 def _judged(
-    bench: Workbench, given: HandedIn, kernel: str, say: Say
+    bench: Workbench, given: HandedIn, kernel: str, is_instance: bool, say: Say
 ) -> tuple[Stripped, Sequence[Gate]]:
-    """Raises InputError where no launch of the program can be taken for this kernel's."""
-    folder = bench.folder / "work" / f"beside-{bench.program.kernel(kernel).identifier}"
+    """Raises InputError where no launch of the program can be taken for this kernel's, or for those
+    of this instance of the rewritten one."""
+    name = re.sub(r"\W+", "_", kernel)[:80]
+    folder = bench.folder / "work" / f"beside-{name}"
     try:
-        other = open_workbench(
-            bench.program,
-            kernel,
-            tuple(one.run for one in bench.captured.runs if one.is_judged),
-            bench.executor,
-            bench.policy,
-            folder,
-            sm_arch=bench.sm_arch,
-            timeout_s=bench.timeout_s,
-        )
+        if is_instance:
+            folder.mkdir(parents=True, exist_ok=True)
+            other = Workbench(
+                bench.program,
+                bench.captured.of_instance(kernel),
+                bench.executor,
+                bench.policy,
+                folder,
+                sm_arch=bench.sm_arch,
+                timeout_s=bench.timeout_s,
+            )
+        else:
+            other = open_workbench(
+                bench.program,
+                kernel,
+                tuple(one.run for one in bench.captured.runs if one.is_judged),
+                bench.executor,
+                bench.policy,
+                folder,
+                sm_arch=bench.sm_arch,
+                timeout_s=bench.timeout_s,
+            )
         stripped = strip(other, given.program)
 
         def tell(progress: Progress) -> None:
@@ -178,15 +207,16 @@ def notices_of(bench: Workbench, given: HandedIn, looked: Looked | None) -> list
     """
     program, stripped = given.program, given.stripped
     taken = ", ".join(sorted(stripped.taken))
-    judged = [f"{taken} for {bench.kernel.name}"]
-    changed = replaced_kernels(bench.program, program) - {bench.kernel.name}
+    instances = _other_instances(bench, given)
+    judged = [f"{taken} for {bench.callee if instances else bench.kernel.name}"]
+    changed = replaced_kernels(bench.program, program) - {bench.kernel.name} | set(instances)
     left = stripped.left - unchanged(bench.program, program)
     unjudged: dict[str, str] = dict.fromkeys(changed, "")
     if looked is not None:
         judged += [f"{name} for its results only" for name in looked.right]
         left = looked.left
         unjudged = {n: looked.unjudged.get(n, "") for n in changed - set(looked.right)}
-    defined = {k.name for k in program.kernels}
+    defined = {*instances, *(k.name for k in program.kernels)}
     words = [
         f"{name} ({'changed' if name in defined else 'gone'}{f': {why}' if why else ''})"
         for name, why in sorted(unjudged.items())

@@ -37,6 +37,7 @@ class _Piece(NamedTuple):
     element: Element | None
     """None: a pointer."""
     is_public: bool = True
+    bits: tuple[int, int] | None = None
 
 
 class _Part(NamedTuple):
@@ -53,7 +54,7 @@ class _Part(NamedTuple):
 
 def layout_of(kind: Any, *, by_value: bool = False) -> Layout | None:
     """Of a structure; None for any other type. Without fields where it holds anything but numbers:
-    a union, bit-fields, a base, virtual functions, and pointers unless it is passed `by_value`."""
+    a union, a base, virtual functions, and pointers unless it is passed `by_value`."""
     kind = kind.get_canonical()
     if kind.kind != TypeKind.RECORD:
         return None
@@ -70,6 +71,7 @@ def layout_of(kind: Any, *, by_value: bool = False) -> Layout | None:
             p.element,
             p.wide_at if part.is_wide else None,
             p.is_public,
+            p.bits,
         )
         for p in part.pieces
         if p.element is not None
@@ -134,9 +136,14 @@ def _record(kind: Any, deep: int) -> _Part:
         raise _NotTold
     end, wide_end, alignment, wide_alignment, is_wide = 0, 0, 1, 1, True
     pieces: list[_Piece] = []
+    has_bits = False
     for member in kind.get_fields():
         if member.is_bitfield():
-            raise _NotTold
+            has_bits = True
+            piece, last = _bit_field(member, kind.get_size())
+            pieces += [piece] if member.spelling else []
+            end, wide_end = max(end, last), max(wide_end, last)
+            continue
         part, at = _part(member.type, deep + 1), member.get_field_offsetof() // 8
         wide_at = _aligned(wide_end, part.wide_alignment)
         # What is packed, or aligned on its own, stands elsewhere: where, widened, is not told.
@@ -151,8 +158,29 @@ def _record(kind: Any, deep: int) -> _Part:
     size, written = kind.get_size(), kind.get_align()
     wide_alignment = max(wide_alignment, written if written > alignment else 1)
     wide_size = _aligned(wide_end, wide_alignment)
-    is_wide &= size == _aligned(end, written) and written >= alignment
+    if has_bits:  # no type of theirs is widened: where no other is, nothing moves
+        is_wide = not any(p.element in _WIDE_BYTES for p in pieces)
+        pieces = [p._replace(wide_at=p.at) for p in pieces]
+        wide_size, wide_alignment = size, written
+    else:
+        is_wide &= size == _aligned(end, written) and written >= alignment
     return _Part(size, written, wide_size, wide_alignment, is_wide, tuple(pieces))
+
+
+def _bit_field(member: Any, structure_bytes: int) -> tuple[_Piece, int]:
+    """A bit-field in the integer of its declared type that it lies in, and the byte behind it.
+    Private: a bit-field has no address, and none is named in a launch."""
+    declared = member.type.get_canonical()
+    whole = declared.get_declaration().enum_type if declared.kind == TypeKind.ENUM else declared
+    element = element_of(normal_type(whole.get_canonical().spelling))
+    element = "u8" if element == "bool" else element
+    first, width = member.get_field_offsetof(), member.get_bitfield_width()
+    unit = ELEMENT_BYTES[element]
+    at = first // (8 * unit) * unit
+    low, end = first - 8 * at, -(-(first + width) // 8)
+    if element == "opaque" or low + width > 8 * unit or at + unit > structure_bytes:
+        raise _NotTold  # packed: it lies across two
+    return _Piece(f".{member.spelling}", at, at, element, False, (low, width)), end
 
 
 def _below(member: Any, at: int, wide_at: int, part: _Part) -> Iterator[_Piece]:

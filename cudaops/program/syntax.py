@@ -311,6 +311,8 @@ class NumberField:
     """The same with every floating type widened (`Field.wide_at_bytes`)."""
     is_public: bool
     """Whether every name of the path is one that other code may use."""
+    bits: tuple[int, int] | None = None
+    """Of a bit-field (`Field.bits`)."""
 
 
 @dataclass(frozen=True)

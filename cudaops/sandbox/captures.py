@@ -86,6 +86,15 @@ class CapturedRuns(Record):
             sorted(workloads, key=lambda w: (-w.time_share, -w.grid.volume * w.block.volume))
         )
 
+    def of_instance(self, callee: str) -> CapturedRuns:
+        """The same runs with the launches of one template instance alone."""
+        runs = []
+        for one in self.runs:
+            own = tuple(w for w in one.captured.workloads if w.callee == callee)
+            captured = one.captured.model_copy(update={"workloads": own})
+            runs.append(one.model_copy(update={"captured": captured}))
+        return self.model_copy(update={"runs": tuple(runs)})
+
     @property
     def lockstep(self) -> InLockstep | None:
         """How the author's kernel runs for reference, where any run needs it: most waits first."""

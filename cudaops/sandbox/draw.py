@@ -6,6 +6,7 @@ number that is passed, each variable of the module. A `Draw` says how each of th
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +29,7 @@ from cudaops.executors.fields import views
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.sandbox.oracle import Reference
 from cudaops.sandbox.shapes import Shape
-from cudaops.sandbox.variations import EXACT_WAYS, Way
+from cudaops.sandbox.variations import EXACT_WAYS, LIMITS, Way
 
 Broken = frozenset[str]
 
@@ -45,6 +46,15 @@ class Item:
     state: GlobalState | None = None
     field: Field | None = None
     """Of the structures in a buffer, or of the one that is passed."""
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """The least and the largest number that it can hold."""
+        if self.field is None or self.field.bits is None:
+            return LIMITS.get(self.element, (-math.inf, math.inf))
+        width = self.field.bits[1]
+        is_signed = self.element.startswith("i")
+        return (-(2 ** (width - 1)), 2 ** (width - 1) - 1) if is_signed else (0, 2**width - 1)
 
 
 @dataclass(frozen=True)

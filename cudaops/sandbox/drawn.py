@@ -60,7 +60,7 @@ from cudaops.sandbox.shapes import (
     with_a_block_more,
 )
 from cudaops.sandbox.shared_variables import same_variables, shared_variables, with_variables
-from cudaops.sandbox.text_asks import numbers_in
+from cudaops.sandbox.text_asks import numbers_in, only_divides
 from cudaops.sandbox.variations import INFINITE
 
 BACKGROUNDS = (0x3C, 0xC3)
@@ -175,6 +175,7 @@ class DomainBuilder:
             for draw in (drawing.long(shape) if shape.is_long else drawing.combined(shape))
         ]
         draws += [*drawing.uniform(small), *drawing.modes(small), *drawing.far(small)]
+        draws += drawing.edges(small)
         found += self._borne([*draws, *self._drawing.launches(shapes)])
         branches = self._branches(found)
         for _ in range(ROUNDS):
@@ -277,7 +278,8 @@ class DomainBuilder:
         whose: list[int] = []
         for one in found:
             grown = _grown(one.draw)
-            if not self._says_what_is_read and any(map(self._drawing.is_size, grown)):
+            more = (n for n in grown if not only_divides(self._subject.kernel.text, n))
+            if not self._says_what_is_read and any(map(self._drawing.is_size, more)):
                 short.add(id(one))
             elif grown:
                 axes = axes_of(one.trial.workload)

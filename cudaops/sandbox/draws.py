@@ -88,9 +88,12 @@ MAGNITUDES = (20, 70, 300, 1_200, 5_000, 40_000, 1_000_000, -40, -1_200, -50_000
 a distance exceeds what it is measured in by far."""
 MOST_VALUES = 36
 """Of one argument that are probed."""
+_MULTIPLES = (1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 377, 2_584, 17_711)
+"""Of an argument that integers in memory are near to: bins, rows or steps."""
 FAR = 2**30
 MOST_FAR = 16
 """An integer argument from there on is near an end of its type; so many draws have one."""
+MOST_EDGES = 40
 FEW_MOVE: tuple[Way, ...] = ("sparse", "touched")
 
 
@@ -304,6 +307,40 @@ class Drawing:
             if contents and isinstance(value, int) and abs(value) >= FAR
         ][:MOST_FAR]
 
+    def edges(self, shape: Shape) -> list[Draw]:
+        """One integer argument, and all integers in memory next to multiples of it, counted from 0
+        or from another argument: where a quotient is rounded to the next integer."""
+        near: Way = "near"
+        contents = [
+            i.name
+            for i in self.items(shape.workload)
+            if i.kind == "buffer"
+            and i.element not in FLOATING
+            and near in self.ways.get(i.name, [])
+        ]
+        captured = {
+            a.name: int(a.value)
+            for a in shape.workload.arguments
+            if isinstance(a, ScalarArgument) and a.element not in (*FLOATING, "bool")
+        }
+        steps = [
+            (name, value)
+            for name, own in captured.items()
+            for value in dict.fromkeys([own, *self.values.get(name, [])])
+            if contents and isinstance(value, int) and abs(value) > 1
+        ]
+        chance = self.random.permutation(len(steps))
+        most = min(MOST_EDGES, self._affordable(shape))
+        largest = sorted(range(len(steps)), key=lambda n: -abs(steps[n][1]))[: most // 2]
+        order = list(dict.fromkeys([*largest, *chance]))[:most]
+        draws = []
+        for name, value in (steps[n] for n in order):
+            begins = {0, *(other for called, other in captured.items() if called != name)}
+            numbers = tuple(float(b + n * value) for b in begins for n in _MULTIPLES)
+            values = {} if value == captured[name] else {name: value}
+            draws.append(self.draw(shape, dict.fromkeys(contents, near), values, numbers=numbers))
+        return draws
+
     def launches(self, shapes: Sequence[Shape]) -> list[Draw]:
         """The program's other launches of this kernel, on captured and on drawn contents: as they
         were where that is cheap, else their numbers alone in a smaller launch."""
@@ -454,7 +491,7 @@ class Drawing:
             known += [2**31 - 1, 2**33 + 5, 2**30, -(2**31), 2**32 - 2]
             known += MAGNITUDES
         known = [*known, *_near(item, self.numbers)][:MOST_VALUES]
-        least, most = LIMITS.get(item.element, (-np.inf, np.inf))
+        least, most = item.limits
         if item.element not in FLOATING and value >= 0:
             least = max(least, self._least(item.name))
         return [v for v in dict.fromkeys(known) if v != value and least <= v <= most]

@@ -43,3 +43,11 @@ def tells_apart(text: str, name: str) -> bool:
     switch = rf"switch\s*\(\s*(?:\w+\.)?{name}\b"
     equal = rf"\b{name}\s*[!=]=|[!=]=\s*(?:\w+\.)?{name}\b"
     return bool(re.search(f"{switch}|{equal}", text))
+
+
+def only_divides(text: str, name: str) -> bool:
+    """Whether a kernel does nothing with a parameter of this name but divide by it: the larger it
+    is, the less is reached."""
+    body = without_comments(text).partition("{")[2]
+    uses = re.findall(rf"(/?)\s*\b{name}\b", body)
+    return bool(uses) and all(uses)

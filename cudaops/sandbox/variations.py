@@ -21,7 +21,7 @@ Way = Literal[
     "near", "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros",
     "one_large", "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing",
     "some_large", "cancelling", "ten_bits", "twenty_bits", "thirty_bits",
-    "denormals", "few_huge", "alike", "infinities",
+    "denormals", "few_huge", "alike", "infinities", "either_zero",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
@@ -34,7 +34,7 @@ INTEGER_WAYS: tuple[Way, ...] = (
 FLOAT_WAYS: tuple[Way, ...] = (
     "signed", "magnitudes", "positive", "integers", "near", "ties", "zeros", "one_large", "offset",
     "denormals", "permuted", "ascending", "equal", "scaled", "widest", "large", "huge", "nothing",
-    "infinite", "few_huge", "alike", "infinities",
+    "infinite", "few_huge", "alike", "infinities", "either_zero",
 )  # fmt: skip
 """Those of floating values, likewise."""
 COMPENSATED_WAYS: tuple[Way, ...] = ("some_large", "cancelling")
@@ -278,6 +278,8 @@ def floats(
         return normal + OFFSET if element in ("f32", "f64") else normal + 16.0
     if way == "nothing":
         return np.zeros(count)
+    if way == "either_zero":
+        return generator.choice([0.0, -0.0], count)
     if way == "alike":
         return np.full(count, generator.choice(values), dtype=np.float64)
     if way == "infinities":

@@ -25,6 +25,7 @@ from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import INTEGER_KINDS, CaseKind, Draw, ascends, drawn
 from cudaops.sandbox.variations import varied
 from cudaops.triton.host import Capture, Host, TritonLaunch
+from cudaops.triton.numbers import other_numbers, sizes
 from cudaops.triton.source import OPTIONS, Kernel, TritonProgram, loaded_names, touches_by_memory
 
 POISON = 0x7F
@@ -44,10 +45,11 @@ LARGE_BYTES = 256 << 20
 processes and compared."""
 RESIZED = "smaller"
 """Name of cases in which size arguments are smaller ones."""
+OTHER_NUMBERS = "other"
+"""Name of cases in which a number that says nothing of where memory is touched is another one."""
+MOST_OTHER = 12
 ANY_INTEGERS = "any_integers"
 """Name of the case in which integers are any of their type: where none says what is touched."""
-LEAST_SIZE = 8
-"""Integer arguments from here on are taken for sizes."""
 MOST_RESIZED = 4
 AXIS = (-3, -2, -1, 0, 1, 2, 3, 4)
 """Powers of two by which a block size is tried."""
@@ -64,7 +66,7 @@ class Case(NamedTuple):
     kind: CaseKind
     inputs: tuple[str | None, ...]
     """File a buffer; None: filled with POISON."""
-    scalars: Mapping[str, int] = {}
+    scalars: Mapping[str, int | float] = {}
 
     def task(self, repeat: int) -> dict[str, Any]:
         """As the worker takes it."""
@@ -348,9 +350,8 @@ def _is_read(kernel: Kernel, parameter: str) -> bool:
 
 def _referenced(bench: Bench, seed: int) -> Bench:
     """With the author's results on the captured inputs and on every drawn set that suits it."""
-    free = not touches_by_memory(bench.kernel.node)
     folder = bench.folder / "inputs"
-    cases = {w.name: tuple(_cases(w, seed, folder, free)) for w in bench.workloads}
+    cases = {w.name: tuple(_cases(w, seed, folder, bench.kernel)) for w in bench.workloads}
     launches = [w.task([c.task(1) for c in cases[w.name]]) for w in bench.workloads]
     wide_module = bench.folder / "author_wide.py"
     wide_module.write_text(widened_text(bench.module.read_text("utf-8")), encoding="utf-8")
@@ -439,9 +440,9 @@ def _unwritten(path: Path) -> bool:
     return bool((read_array(path, "u8") == POISON).any())
 
 
-def _cases(workload: Workload, seed: int, folder: Path, free: bool) -> Iterator[Case]:
-    """The captured inputs, then drawn ones, then smaller sizes. `free`: integers may be any of
-    their type."""
+def _cases(workload: Workload, seed: int, folder: Path, kernel: Kernel) -> Iterator[Case]:
+    """The captured inputs, then drawn ones, then other numbers, then smaller sizes."""
+    free = not touches_by_memory(kernel.node)  # integers may be any of their type
     launch = workload.launch
     before = [str(workload.folder / f"before_{n}") for n in range(len(launch.buffers))]
     outs = workload.changed - workload.reads
@@ -465,24 +466,14 @@ def _cases(workload: Workload, seed: int, folder: Path, free: bool) -> Iterator[
     if free and any(e not in FLOATING and e != "bool" for e in integers):
         inputs = _drawn_inputs(workload, captured, "drawn", seed, folder, floating=False)
         yield Case(ANY_INTEGERS, "drawn", inputs)
-    sizes = sorted({v["value"] for v in _sizes(workload)}, reverse=True)[:MOST_RESIZED]
-    for size in sizes:
+    for name, value in other_numbers(launch, workload.folder, kernel)[:MOST_OTHER]:
+        yield Case(f"{OTHER_NUMBERS} {name} = {value:.9g}", "drawn", last, {name: value})
+    known = sizes(launch, kernel)
+    for size in sorted(set(known.values()), reverse=True)[:MOST_RESIZED]:
         less = size - max(1, size // 3) | 1
-        changed = {k: less for k, v in launch.args.items() if v in _sizes(workload)
-                   and v is not None and v["value"] == size and less < size}  # fmt: skip
+        changed = {name: less for name, value in known.items() if value == size and less < size}
         if changed:
             yield Case(f"{RESIZED} {', '.join(changed)} = {less}", "drawn", last, changed)
-
-
-def _sizes(workload: Workload) -> list[dict[str, Any]]:
-    return [
-        v
-        for k, v in workload.launch.args.items()
-        if v and type(v.get("value")) is int and v["value"] >= LEAST_SIZE and k not in _METAS
-    ]
-
-
-_METAS = frozenset(OPTIONS)
 
 
 def _drawn_inputs(

@@ -24,6 +24,7 @@ from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import EXACT_CASES
 from cudaops.sandbox.printed import AuthorsOutput, compare_printed
 from cudaops.triton.bench import (
+    OTHER_NUMBERS,
     POISON,
     RESIZED,
     Bench,
@@ -225,7 +226,8 @@ class _Gates:
             text = {
                 "correctness_exact": "no floating inputs, or the author's results on small "
                 "integers are not finite: nothing to compare",
-                "correctness_domain": "no smaller size on which the author's kernel runs",
+                "correctness_domain": "no other number or smaller size on which the "
+                "author's kernel runs",
                 "correctness_perturbed": "no drawn inputs on which the author's kernel runs",
             }.get(name, "nothing was compared")
             # Without drawn inputs nothing is known beyond the program's own: that is refused.
@@ -235,7 +237,8 @@ class _Gates:
             text = f"captured inputs: {worst.summary}"
         elif name == "correctness_domain":
             shown = "; ".join(sorted({c.removeprefix(f"{RESIZED} ") for _, c in sets}))
-            text = f"matches the baseline on {len(sets)} launches of smaller sizes ({shown})"
+            what = "launches of smaller sizes and other numbers"
+            text = f"matches the baseline on {len(sets)} {what} ({shown})"
             numbers["inputs"] = float(len(sets))
         else:
             text = f"{len(sets)} sets of inputs match: {', '.join(sorted({c for _, c in sets}))}"
@@ -362,7 +365,7 @@ def _group(reference: TritonReference, result: int) -> GateName:
     case = reference.case
     if case.name == "captured":
         return "correctness_captured" if result == 0 else "repeat"
-    if case.name.startswith(RESIZED):
+    if case.name.startswith((RESIZED, OTHER_NUMBERS)):
         return "correctness_domain"
     return "correctness_exact" if case.kind in EXACT_CASES else "correctness_perturbed"
 

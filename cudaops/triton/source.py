@@ -223,6 +223,25 @@ def touches_by_memory(node: ast.FunctionDef) -> bool:
     return False
 
 
+def only_equated(node: ast.FunctionDef, name: str) -> bool:
+    """Whether a kernel asks of a parameter only whether it equals something, or is true: a flag, or
+    the one index that is skipped. Any value of it is as good as another then."""
+    asked = {
+        id(one)
+        for test in ast.walk(node)
+        for one in (
+            [test.left, *test.comparators]
+            if isinstance(test, ast.Compare)
+            and all(isinstance(op, ast.Eq | ast.NotEq) for op in test.ops)
+            else [test.test]
+            if isinstance(test, ast.If | ast.IfExp)
+            else []
+        )
+    }
+    uses = [n for n in ast.walk(node) if isinstance(n, ast.Name) and n.id == name]
+    return bool(uses) and all(id(one) in asked for one in uses)
+
+
 def _places(call: ast.Call) -> list[ast.expr]:
     """What of a call's arguments may say where memory is touched."""
     name = ast.unparse(call.func)

@@ -152,7 +152,6 @@ def test_fields_are_read_and_written_beside_what_is_kept(
     "members",
     [
         "float x; union { int i; float f; } either;",
-        "float x; int low : 3; int high : 5;",
         "float x; int n; const char* name;",
         "float x; int n; virtual int size() { return n; }",
         "float x; long double far;",
@@ -167,6 +166,34 @@ def test_what_is_no_number_keeps_a_structure_opaque(
     parsed = program(tmp_path, kernels, f"{main} move<<<1, 32>>>(t);")
     (things,) = captured(cpu_executor.capture(parsed, None, (), tmp_path / "c", 30.0)).allocations
     assert (things.element, things.fields, things.structure_bytes) == ("opaque", (), None)
+
+
+FLAGS = """
+enum class Kind : unsigned { none, tree = 5 };
+struct Flags { float x; unsigned low : 3; int high : 6; unsigned : 0; bool on : 1; Kind kind : 4; };
+__global__ void turn(Flags* f) { f[threadIdx.x].high += f[threadIdx.x].low; }
+"""
+
+
+def test_a_bit_field_is_a_number_of_its_own(cpu_executor: CpuExecutor, tmp_path: Path) -> None:
+    main = "Flags* f; cudaMalloc(&f, 32 * sizeof(Flags)); cudaMemset(f, 0, 32 * sizeof(Flags));"
+    parsed = program(tmp_path, FLAGS, f"{main} turn<<<1, 32>>>(f);")
+    workload = captured(cpu_executor.capture(parsed, None, (), tmp_path / "c", 30.0))
+    (flags,) = workload.allocations
+    places = {f.path: (f.element, f.at_bytes, f.bits) for f in flags.fields}
+    assert places == {
+        "x": ("f32", 0, None), "low": ("u32", 4, (0, 3)), "high": ("i32", 4, (3, 6)),
+        "on": ("u8", 8, (0, 1)), "kind": ("u32", 8, (1, 4)),
+    }  # fmt: skip
+    assert flags.wide_structure_bytes is None
+    source, path = Path(workload.folder) / flags.before, tmp_path / "drawn.bin"
+    np.full(flags.size_bytes // 4, 0xFFFFFFFF, "<u4").tofile(source)
+    assert set(field_values(source, flags, flags.fields[2]).tolist()) == {-1}
+    assert set(field_values(source, flags, flags.fields[4]).tolist()) == {15}
+    write_fields(path, source, flags, {"high": np.full(32, -32), "on": np.full(32, 2)})
+    assert set(field_values(path, flags, flags.fields[2]).tolist()) == {-32}
+    assert set(np.fromfile(path, "<u4").reshape(32, 3)[:, 1].tolist()) == {0xFFFFFF07}
+    assert set(np.fromfile(path, "<u4").reshape(32, 3)[:, 2].tolist()) == {0xFFFFFFFE}
 
 
 def test_a_drawn_set_varies_floating_fields_and_keeps_the_others(

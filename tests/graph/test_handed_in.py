@@ -87,7 +87,7 @@ def test_host_code_that_does_something_else_is_refused(bench: Workbench, tmp_pat
 
 
 def test_another_kernel_that_computes_the_same(bench: Workbench, tmp_path: Path) -> None:
-    gate, line = looked_at(bench, tmp_path, ("y[i] > 100.0f", "!(y[i] <= 100.0f)"))
+    gate, line = looked_at(bench, tmp_path, ("y[i] > 100.0f", "100.0f < y[i]"))
     assert gate.passed, gate.summary
     assert line == "judged: added for doubled, marked for its results only"
 
@@ -174,3 +174,55 @@ def test_what_is_right_for_every_size_passes(bench: Workbench, tmp_path: Path) -
 def test_it_may_say_what_it_assumes(bench: Workbench, tmp_path: Path) -> None:
     says = ("__global__ void doubled", "// @requires n % 2 == 0\n__global__ void doubled")
     assert judged(bench, tmp_path, (ONE, TWO), says, *HALF_THE_BLOCKS) is None
+
+
+SUMS = """
+#include <cstdio>
+template <typename T>
+__global__ void sums(const T* x, T* out, int n) {
+    T s = 0;
+    for (int i = threadIdx.x; i < n; i += 32) s += x[i];
+    out[threadIdx.x] = s;
+}
+template <typename T> double first(int times) {
+    const int n = 1000;
+    T h[n], *x, *out;
+    for (int i = 0; i < n; ++i) h[i] = i % 97;
+    cudaMalloc(&x, sizeof h), cudaMalloc(&out, 32 * sizeof(T));
+    cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
+    for (int k = 0; k < times; ++k) sums<T><<<1, 32>>>(x, out, n);
+    cudaMemcpy(h, out, sizeof(T), cudaMemcpyDeviceToHost);
+    return h[0];
+}
+int main() {
+    const double sum = first<float>(20);
+    printf("%g %g\\n", sum, first<int>(1));
+}
+"""
+
+
+def test_other_instances_of_the_kernel_are_judged_as_well(kernels: Path, tmp_path: Path) -> None:
+    """Sums of integers in floating point are right for the small ones that the program has."""
+    path = tmp_path / "author.cu"
+    path.write_text(SUMS)
+    executor = CpuExecutor("A10", kernels)
+    bench = open_workbench(
+        load_program(path), "sums", (), executor, Policy(seed=5), tmp_path / "run",
+        sm_arch="sm_86", timeout_s=60.0,
+    )  # fmt: skip
+    assert bench.callee == "sums<float>"
+    for kind, right in (("float", False), ("T", True)):
+        path = tmp_path / f"{kind}.cu"
+        path.write_text(
+            SUMS.replace("T s = 0", f"{kind} s = 0, none = 0").replace("s += x", "s += none + x")
+        )
+        program = load_program(path)
+        given = HandedIn(path.name, program, strip(bench, program))
+        found = look_at(bench, given, lambda _: None)
+        line, _ = notices_of(bench, given, found)
+        assert found.gate.passed == right, found.gate.summary
+        if right:
+            assert line == "judged: sums for sums<float>, sums<int> for its results only"
+        else:
+            assert "instead of `sums<int>`: correctness_" in found.gate.summary
+            assert line == "judged: sums for sums<float>; not judged: sums<int> (changed)"

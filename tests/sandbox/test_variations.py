@@ -11,7 +11,7 @@ import pytest
 from cudaops.domain.workload import FLOATING, Element
 from cudaops.executors.arrays import decoded
 from cudaops.sandbox.inputs import ascends
-from cudaops.sandbox.text_asks import asks_for_nan, numbers_in
+from cudaops.sandbox.text_asks import asks_for_nan, numbers_in, only_divides
 from cudaops.sandbox.variations import LIMITS, integers, varied, ways_of
 
 OFFSETS = np.array([0, 5, 5, 9, 20, 41, 60, 60, 99, 120], np.int32)
@@ -104,3 +104,8 @@ def test_order() -> None:
     assert not ascends(OFFSETS[::-1])
     assert not ascends(np.zeros(20, np.int32)), "all the same"
     assert not ascends(np.arange(3)), "too few to mean anything"
+
+
+def test_what_a_kernel_only_divides_by() -> None:
+    text = "void k(int n, int w, int d) { int i = x / w; /* w */ if (i < n / w) y[i % d] = i / d; }"
+    assert [only_divides(text, name) for name in ("n", "w", "d")] == [False, True, False]

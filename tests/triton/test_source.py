@@ -10,7 +10,7 @@ import pytest
 
 from cudaops.errors import InputError
 from cudaops.triton.bench import axes, widened_text
-from cudaops.triton.source import TritonProgram, is_triton, touches_by_memory
+from cudaops.triton.source import TritonProgram, is_triton, only_equated, touches_by_memory
 from cudaops.triton.worker import _Capture
 from tests.triton.programs import SIZES, example
 
@@ -135,6 +135,23 @@ def test_the_grid_is_worked_out_for_other_values_in_the_launching_frame() -> Non
     assert capture._grids("k", frame, {}, [17, 1]) == [None] * 3
     site |= {"grid": "lambda meta: (meta['BLOCK'] // 2,)", "derived": []}
     assert capture._grids("k", frame, {"BLOCK": 64}, [32]) == [[32], [128], [0]]
+
+
+@pytest.mark.parametrize(
+    ("body", "equated"),
+    [
+        ("tl.store(x, tl.load(x) != at)", True),
+        ("if at:\n        tl.store(x, 1)", True),
+        ("tl.store(x, 1 if at == 2 else 0)", True),
+        ("tl.store(x + at, tl.load(x) != at)", False),
+        ("tl.store(x, 1, mask=tl.arange(0, 8) < at)", False),
+        ("tl.store(x, 1)", False),
+    ],
+)
+def test_what_is_only_asked_to_be_equal_may_be_any_number(body: str, equated: bool) -> None:
+    kernel = ast.parse(f"def k(x, y, at):\n    {body}\n").body[0]
+    assert isinstance(kernel, ast.FunctionDef)
+    assert only_equated(kernel, "at") is equated
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,7 @@ def number_fields(layout: Layout) -> tuple[Field, ...]:
             at_bytes=one.offset_bytes,
             wide_at_bytes=one.wide_offset_bytes,
             is_public=one.is_public,
+            bits=one.bits,
         )
         for one in layout.fields
     )
