@@ -43,7 +43,7 @@ def check(
         typer.Option(help="Required signer: a PEM file or a fingerprint."),
     ] = None,
 ) -> None:
-    """Check signature, inner logic and the files beside it. Needs no GPU and no compiler."""
+    """Check a certificate's signature, consistency and files. Needs no GPU and no compiler."""
     from cudaops.certify.check import KnownKey, check_envelope, first_problem
     from cudaops.certify.envelope import open_envelope
     from cudaops.certify.keys import VARIABLE, named_fingerprint
@@ -70,7 +70,7 @@ def check(
 
 @app.command("key")
 def show_key() -> None:
-    """Print the public key that signs here, made on first use, and its fingerprint."""
+    """Print this machine's public key and its fingerprint; the first use creates the key."""
     from cudaops.certify.keys import NoKey, find_or_make_key, public_pem
 
     settings = load_settings()
@@ -101,7 +101,7 @@ def confirm(
 ) -> None:
     """Judge a certified rewrite again, on this machine and with new secret inputs.
 
-    Of a folder that holds certified runs, each; with what drifted in one table."""
+    For a folder of certified runs: judges each, and prints one table."""
     settings = load_settings()
     folder = find_folder(run, settings.runs)
     if not any((folder / name).exists() for name in (CERTIFICATE_NAME, RECORD_NAME)):

@@ -55,8 +55,10 @@ def install(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
 ) -> None:
-    """Add cudaops to an agent host's MCP servers: shows file and change, then asks. A file that
-    was there is kept beside the new one as .bak-TIME."""
+    """Add cudaops to an agent host's MCP servers: shows file and change, then asks.
+
+    The old file is kept beside the new one as .bak-TIME.
+    """
     from cudaops.mcp_servers.hosts import (
         CLIENTS,
         add_entry,
@@ -180,7 +182,7 @@ class _ServeByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_ServeByDefault,
-    help="MCP servers for other agent hosts; `serve` may be left out.",
+    help="MCP servers for agent hosts; `serve` may be omitted.",
     no_args_is_help=False,
     add_completion=False,
     rich_markup_mode=None,
@@ -213,8 +215,10 @@ def serve(
     allow_paths: PathsOption = False,
     options: ServeOptions,
 ) -> None:
-    """Offer cudaops' tools to another agent over MCP. Over HTTP callers send CUDAOPS_TOKEN as a
-    bearer token; without one only this machine can call."""
+    """Serve the tools to an agent host over MCP; `serve` may be omitted.
+
+    Over HTTP callers send CUDAOPS_TOKEN as a bearer token; without one only this machine can call.
+    """
     settings = load_settings()
     token = settings.token.get_secret_value() if settings.token else None
     if transport == "http":

@@ -16,6 +16,7 @@ import typer
 from rich.console import Console, Group
 
 from cudaops.cli.boundary import EXIT_FOUND, print_out
+from cudaops.cli.options import RunArgument
 from cudaops.domain.run import ReviewAnswer, ReviewRequest, RunRecord
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.reports import json as run_json
@@ -156,9 +157,7 @@ WIDTH = 100
 
 
 def replay(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")
-    ] = "latest",
+    run: RunArgument = "latest",
     speed: Annotated[
         float | None,
         typer.Option(
