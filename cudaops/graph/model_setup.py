@@ -34,7 +34,6 @@ from cudaops.prompts.expert_notes import bearing, catalogue
 from cudaops.prompts.hints import hints_for
 from cudaops.prompts.prompt import count_tokens
 from cudaops.prompts.roles import Briefing, Judging
-from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.registry import propose
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -233,12 +232,10 @@ def _exemplar(view: RunView, accesses: Sequence[AccessSummary], kept: Path) -> s
 
 def _nearest(view: RunView, accesses: Sequence[AccessSummary]) -> str:
     """What the recipe that leads against the verdict writes for this very kernel, where that is
-    short; else the example for the verdict, if the kernel is of its kind. The author's text in
-    other blocks is no example of anything."""
+    short; else the example for the verdict, if the kernel is of its kind."""
     written = propose(view.program, view.kernel, view.workloads, view.verdict, relieving_only=True)
     for rewrite in written[:1]:
-        other_blocks_only = rewrite.proposer == f"recipe:{GeometryRecipe.name}"
-        if not other_blocks_only and count_tokens(rewrite.source) <= EXEMPLAR_TOKENS:
+        if count_tokens(rewrite.source) <= EXEMPLAR_TOKENS:
             return rewrite.source
     nearest = exemplar_for(view.verdict, accesses)
     return nearest.text if nearest is not None else ""

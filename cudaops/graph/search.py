@@ -28,7 +28,7 @@ from cudaops.graph.folder import write_json, write_whole
 from cudaops.graph.model_optimizer import announce_plan, model_out, scope_of
 from cudaops.graph.nodes import kept_search, may_transform
 from cudaops.graph.state import State
-from cudaops.recipes.registry import family_of, propose
+from cudaops.recipes.registry import propose
 from cudaops.sandbox.workbench import Workbench
 from cudaops.search.beam import Round, plan_round
 from cudaops.search.selection import champion, ranking
@@ -52,14 +52,14 @@ async def seed(state: State, context: Context) -> tuple[State, str]:
     )
     incumbent = incumbent_of(state)
     kept: State = {}
-    if may_transform(incumbent) and all(family_of(r) == "launch_geometry" for r in recipes):
+    if may_transform(incumbent) and not recipes:
         say = context.events.announcing("seed", "optimizer", title="transformations")
         searched = await search_transformations(
             context.toolbox, incumbent, verdict.subtype, context.search_limits, say
         )
         kept = kept_search(state, searched)
         known = known_texts(state)
-        recipes += tuple(x.rewrite for x in searched.found if x.rewrite.source_id not in known)
+        recipes = tuple(x.rewrite for x in searched.found if x.rewrite.source_id not in known)
     begun = Search(number=search_of(state).number + 1, recipes=recipes)
     step = Step(state, context, begun)
     await step.plan(context.options.search.width, step.scope)
