@@ -27,7 +27,7 @@ RECORDED = ROOT / "examples" / "recorded"
 DIALOGUE = RECORDED / "dialogues" / "invert8"
 MEASURED = RECORDED / "h200_naive_matmul"
 RUNS = (
-    RECORDED / "naive_matmul",
+    ROOT / "tests" / "data" / "recorded" / "naive_matmul",
     DIALOGUE,
     RECORDED / "dialogues" / "histogram256",
     MEASURED,
@@ -152,7 +152,7 @@ def test_every_class_is_ours_and_every_rule_stands_below_one() -> None:
 
 
 def test_the_roofline_stands_where_the_numbers_are() -> None:
-    record = record_of(read_recording(RECORDED / "naive_matmul"))
+    record = record_of(read_recording(ROOT / "tests" / "data" / "recorded" / "naive_matmul"))
     found = roofline.view(record)
     assert found.drawing is not None
     assert record.profile is not None
@@ -218,7 +218,7 @@ def test_candidates_stand_in_order_with_their_trials() -> None:
 
 
 def test_trials_are_read_from_the_folder() -> None:
-    recording = read_recording(RECORDED / "naive_matmul")
+    recording = read_recording(ROOT / "tests" / "data" / "recorded" / "naive_matmul")
     trials = html.beside_of(recording).trials
     found = candidates.view(record_of(recording), (), trials)
     assert len(found.entries) == len(trials[1]) + 1

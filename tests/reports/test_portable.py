@@ -133,7 +133,6 @@ def test_an_unfinished_run_is_portable_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("naive_matmul", "examples/naive_matmul.cu"),
         ("dialogues/histogram256", "examples/recorded/programs/histogram256.cu"),
         ("dialogues/invert8", "examples/recorded/programs/invert8.cu"),
     ],

@@ -20,7 +20,7 @@ from cudaops.service.records import OptimizeRequest, VerifyRequest
 from cudaops.settings import load_settings
 from tests.service.workers import HEADERS, MATMUL
 
-RECORDED = Path(__file__).parents[2] / "examples" / "recorded" / "naive_matmul" / "run.json"
+RECORDED = Path(__file__).parents[2] / "tests" / "data" / "recorded" / "naive_matmul" / "run.json"
 
 
 @pytest.fixture
