@@ -22,7 +22,7 @@ from cudaops.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cudaops.domain.certificate import Certificate, Confirmation
-    from cudaops.graph.confirm import Confirmed
+    from cudaops.graph.confirm import ConfirmationResult
 
 app = typer.Typer(
     help="Check a certificate's signature and content, or show the signing key.",
@@ -121,7 +121,7 @@ def _confirm_all(
 ) -> None:
     """Every certified run below a folder, one after the other; one that is no input for it is a
     row of the table. Raises InputError where there is none."""
-    from cudaops.reports.confirmations import Confirmed, counted, table, to_record
+    from cudaops.reports.confirmations import ConfirmationRow, counted, table, to_record
 
     found = [
         path.parent
@@ -139,9 +139,9 @@ def _confirm_all(
         typer.echo(f"cudaops: {number} of {len(found)}: {name}", err=True)
         try:
             done, certificate = _confirm_one(one, options, settings)
-            rows.append(Confirmed(name, certificate, done.confirmation))
+            rows.append(ConfirmationRow(name, certificate, done.confirmation))
         except InputError as refused:
-            rows.append(Confirmed(name, problem=str(refused)))
+            rows.append(ConfirmationRow(name, problem=str(refused)))
     if as_json:
         typer.echo(json.dumps([to_record(row) for row in rows], indent=2))
     else:
@@ -153,7 +153,7 @@ def _confirm_all(
 
 def _confirm_one(
     folder: Path, options: ConfirmOptions, settings: Settings
-) -> tuple[Confirmed, Certificate]:
+) -> tuple[ConfirmationResult, Certificate]:
     """Raises what `confirm_run` does."""
     from cudaops.graph.certificate import open_certified
     from cudaops.graph.confirm import confirm_run

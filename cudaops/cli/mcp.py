@@ -26,7 +26,7 @@ from cudaops.graph.resolve_options import place
 from cudaops.settings import load_settings
 
 if TYPE_CHECKING:
-    from cudaops.mcp_servers.hosts import Change, Home
+    from cudaops.mcp_servers.hosts import ConfigChange, Home
     from cudaops.mcp_servers.sessions import Session
 
 ClientOption = Annotated[
@@ -105,7 +105,7 @@ def _variables(pairs: list[str]) -> dict[str, str]:
     return found
 
 
-def _difference(change: Change) -> str:
+def _difference(change: ConfigChange) -> str:
     before = (change.before or "").splitlines()
     lines = difflib.unified_diff(
         before,
@@ -117,7 +117,7 @@ def _difference(change: Change) -> str:
     return "\n".join(lines)
 
 
-def _write(change: Change) -> Path | None:
+def _write(change: ConfigChange) -> Path | None:
     """Write the new text whole; the old one is kept, and its path returned."""
     path = change.path.resolve()  # a link stays one
     kept = None

@@ -27,14 +27,14 @@ Body = Callable[[State, Context], Awaitable[tuple[State, str]]]
 """Takes state and services; gives the partial update and one line on what was found."""
 
 
-class Node(Protocol):
+class GraphNode(Protocol):
     """What LangGraph calls."""
 
     def __call__(self, state: State, *, runtime: Runtime[Context]) -> Awaitable[State]:
         """Run the node; gives the partial update."""
 
 
-def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
+def stage(name: str, agent: AgentName, doing: str, body: Body) -> GraphNode:
     """Wrap a body: `started` and `finished` events, seconds by stage."""
 
     async def node(state: State, *, runtime: Runtime[Context]) -> State:
@@ -60,7 +60,7 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
     return node
 
 
-class Clock:
+class BusyTime:
     """Time in which at least one of several was at work."""
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ class Clock:
 
 def overlapping(
     name: str, agent: AgentName, body: Callable[[State, Context], Awaitable[State]]
-) -> Node:
+) -> GraphNode:
     """Wrap a body as `stage` does, without its events: the body announces the result."""
-    clock = Clock()
+    clock = BusyTime()
 
     async def node(state: State, *, runtime: Runtime[Context]) -> State:
         context = runtime.context

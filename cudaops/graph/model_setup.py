@@ -18,10 +18,10 @@ from cudaops.domain.model_use import ModelUse, Price
 from cudaops.domain.run import AccessSummary, RunOptions
 from cudaops.errors import ModelUnavailable, PrerequisiteError
 from cudaops.graph.folder import write_whole
-from cudaops.memory.run_memory import Snapshot
+from cudaops.memory.run_memory import MemorySnapshot
 from cudaops.models.budget import Budget
 from cudaops.models.build import ModelAccess
-from cudaops.models.caller import Caller, connect
+from cudaops.models.caller import ModelCaller, connect
 from cudaops.models.failures import Backoff
 from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, Provider, parse_model
@@ -51,7 +51,7 @@ class Development(NamedTuple):
     """The developer of a run, or why recipes alone propose."""
 
     developer: ModelDeveloper | None
-    caller: Caller | None
+    caller: ModelCaller | None
     notice: str | None = None
     """Why no model is asked although one was wanted; None where none was."""
     spent: ModelUse | None = None
@@ -78,7 +78,7 @@ def develop(
     settings: Settings,
     bench: Workbench,
     toolbox: Toolbox,
-    snapshot: Snapshot,
+    snapshot: MemorySnapshot,
     deadline: float,
     say: Callable[[str], None],
 ) -> Development:
@@ -161,7 +161,7 @@ def _price(
 
 
 def brief_with(
-    options: RunOptions, bench: Workbench, snapshot: Snapshot
+    options: RunOptions, bench: Workbench, snapshot: MemorySnapshot
 ) -> Callable[[RunView], Briefing]:
     """A function from the run's state to a Briefing whose stable parts never change in a run."""
     kept = Path(options.out) / "state" / "exemplar.cu"

@@ -19,7 +19,7 @@ from cudaops.reports import html
 from cudaops.reports.html import attribution, candidates, diff, drift, roofline
 from cudaops.reports.html.diff import pieces
 from cudaops.reports.html.scale import LogScale, log_scale
-from cudaops.reports.recording import Recording, Trial, read_recording
+from cudaops.reports.recording import RecordedTrial, RunRecording, read_recording
 from tests.reports import records
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,7 @@ class Page(HTMLParser):
         return [str(a["id"]) for _, a in self.tags if "id" in a]
 
 
-def record_of(recording: Recording) -> RunRecord:
+def record_of(recording: RunRecording) -> RunRecord:
     assert recording.record is not None
     return recording.record
 
@@ -387,7 +387,7 @@ def test_scales_carry_round_values() -> None:
 
 
 def test_beside_keeps_trials_and_damage(tmp_path: Path) -> None:
-    trial = Trial(values={"BM": 1}, time_us=None, failure="why")
+    trial = RecordedTrial(values={"BM": 1}, time_us=None, failure="why")
     beside = html.Beside(trials={1: (trial,)}, damage=("run.json: cut short",))
     page = Page(html.document(records.provisional(), (), beside))
     assert "Cannot be read: run.json: cut short" in page.text
