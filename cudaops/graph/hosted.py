@@ -36,7 +36,7 @@ from cudaops.settings import Settings
 
 if TYPE_CHECKING:
     from cudaops.graph.run import OpenRun
-    from cudaops.models.host import HostModel
+    from cudaops.models.mcp_sampling import HostModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class Hosting:
         Raises what `graph.run.start` does, and Stopped.
         """
         from cudaops.graph.run import start
-        from cudaops.models.host import lending
+        from cudaops.models.mcp_sampling import lending
 
         asked = request.options
         if model is not None:

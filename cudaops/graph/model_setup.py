@@ -20,8 +20,8 @@ from cudaops.errors import ModelUnavailable, PrerequisiteError
 from cudaops.graph.folder import write_whole
 from cudaops.memory.run_memory import MemorySnapshot
 from cudaops.models.budget import Budget
-from cudaops.models.build import ModelAccess
 from cudaops.models.caller import ModelCaller, connect
+from cudaops.models.clients import ModelAccess
 from cudaops.models.failures import Backoff
 from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, Provider, parse_model

@@ -40,10 +40,10 @@ from cudaops.program.patch import file_patch
 from cudaops.reports import markdown
 from cudaops.settings import Settings
 from cudaops.triton.bench import TritonBench, axes, open_bench
-from cudaops.triton.host import Host
 from cudaops.triton.hygiene import spliced, values_set, why_refused
 from cudaops.triton.judging import TritonCandidate, TritonJudgement, judge_candidate, tune
 from cudaops.triton.source import OPTIONS, TritonProgram
+from cudaops.triton.worker_process import Host
 
 NO_TIMES = (
     "Triton's interpreter has no times, so nothing can be tuned on cpu: --executor cuda; "

@@ -27,7 +27,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from cudaops.domain.model_use import CallOutcome, ModelCall, ModelRole, ModelUse, TokenCount
 from cudaops.errors import CudaOpsError
 from cudaops.models.budget import Budget, BudgetSpent
-from cudaops.models.build import (
+from cudaops.models.clients import (
     ModelAccess,
     Timeouts,
     build_model,

@@ -17,7 +17,7 @@ from langchain_core.messages.ai import add_ai_message_chunks, add_usage
 from langchain_core.runnables import RunnableConfig
 
 from cudaops.domain.model_use import TokenCount
-from cudaops.models.build import Timeouts, in_the_words_of
+from cudaops.models.clients import Timeouts, in_the_words_of
 from cudaops.models.names import Provider
 
 MALFORMED = "malformed_json"

@@ -25,7 +25,7 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Check, Executor, InputSet
-from cudaops.executors.capture.program import PAUSE_SHARE
+from cudaops.executors.capture.recording import PAUSE_SHARE
 from cudaops.executors.stopping import Ahead, Once, in_background
 from cudaops.executors.untrusted_files import remove
 from cudaops.problem.reference import ReferenceDraw, draws_of

@@ -32,7 +32,7 @@ from cudaops.errors import InputError, SandboxUnavailable, ServiceUnavailable
 from cudaops.graph.folder import alone, write_whole
 from cudaops.graph.html_report import REPORT_NAME, html_report
 from cudaops.reports import html
-from cudaops.reports.batch import speedup_of
+from cudaops.reports.batch_table import speedup_of
 from cudaops.service.api_client import ServiceClient
 from cudaops.service.client import RemoteJob, fetched
 from cudaops.service.job_process import ended_within, signal_on_parents_death

@@ -24,7 +24,6 @@ from cudaops.gates.accuracy import compare_sides
 from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import INTEGER_KINDS, CaseKind, Draw, ascends, drawn
 from cudaops.sandbox.variations import varied
-from cudaops.triton.host import Capture, Host, TritonLaunch
 from cudaops.triton.source import (
     OPTIONS,
     TritonKernel,
@@ -32,6 +31,7 @@ from cudaops.triton.source import (
     loaded_names,
     touches_by_memory,
 )
+from cudaops.triton.worker_process import Capture, Host, TritonLaunch
 
 POISON = 0x7F
 """What stands in every byte of an output before a launch: 3.39e38 as float32, 127 as int8."""

@@ -33,8 +33,8 @@ from cudaops.triton.bench import (
     left,
     weights,
 )
-from cudaops.triton.host import one_line
 from cudaops.triton.source import TritonProgram
+from cudaops.triton.worker_process import one_line
 
 REPEATS = 5
 """Launches on the captured inputs in one process. Chosen: a race shows in few launches or seldom;

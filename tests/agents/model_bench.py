@@ -23,8 +23,8 @@ from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
 from cudaops.memory.results import KernelMemory
 from cudaops.memory.run_memory import MemorySnapshot
-from cudaops.models.build import ModelAccess
 from cudaops.models.caller import connect
+from cudaops.models.clients import ModelAccess
 from cudaops.models.journal import Journal
 from cudaops.models.names import parse_model
 from cudaops.program.whole_program import standing_beside

@@ -15,7 +15,7 @@ import pytest
 
 from cudaops.domain.execution import Captured, CaptureOutcome, Misbehaved
 from cudaops.domain.program import Program
-from cudaops.executors.capture.program import kernel_ms
+from cudaops.executors.capture.recording import kernel_ms
 from cudaops.executors.capture.report import Malformed, least_needed
 from cudaops.executors.cpu import report as cpu_report
 from cudaops.executors.cpu.executor import CpuExecutor

@@ -87,7 +87,7 @@ def test_a_branch_that_the_sandbox_cannot_run_ends_the_run_with_the_remedy() -> 
     events = SimpleNamespace(emit=lambda *args: said.append(args[3]))
     context = SimpleNamespace(interrupted=lambda: False, events=events)
     runtime = cast(Any, SimpleNamespace(context=context))
-    node = overlapping("explore", "optimizer", body)
+    node = overlapping(body)
     with pytest.raises(SandboxUnavailable, match="install it"):
         asyncio.run(cast(Any, node({}, runtime=runtime)))
     assert said == ["g++ is gone; install it"]
@@ -99,4 +99,4 @@ def test_no_branch_begins_after_an_interrupt() -> None:
 
     runtime = cast(Any, SimpleNamespace(context=SimpleNamespace(interrupted=lambda: True)))
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(cast(Any, overlapping("explore", "optimizer", body)({}, runtime=runtime)))
+        asyncio.run(cast(Any, overlapping(body)({}, runtime=runtime)))

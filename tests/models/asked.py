@@ -7,8 +7,8 @@ from pathlib import Path
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from cudaops.models.budget import Budget
-from cudaops.models.build import ModelAccess, Timeouts
 from cudaops.models.caller import ModelCaller
+from cudaops.models.clients import ModelAccess, Timeouts
 from cudaops.models.failures import Backoff
 from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, parse_model

@@ -13,8 +13,8 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from cudaops.models.budget import Budget
-from cudaops.models.build import ModelAccess
 from cudaops.models.caller import ModelAnswer, ModelCaller
+from cudaops.models.clients import ModelAccess
 from cudaops.models.names import parse_model
 from cudaops.models.prices import known_price
 

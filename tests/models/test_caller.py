@@ -14,8 +14,8 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
 from cudaops.errors import InputError, ModelUnavailable
-from cudaops.models.build import ModelAccess, Timeouts
 from cudaops.models.caller import CONTINUATIONS, OUTPUT_TOKENS, ModelAnswer, ModelCaller
+from cudaops.models.clients import ModelAccess, Timeouts
 from cudaops.models.names import parse_model
 from cudaops.models.scripted import Scripted, ScriptedModel, ScriptedToolCall
 from cudaops.models.streaming import CONTINUE, MALFORMED

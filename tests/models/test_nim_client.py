@@ -14,8 +14,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 
 from cudaops.domain.model_use import ModelRole
 from cudaops.errors import ModelUnavailable
-from cudaops.models.build import ModelAccess, Timeouts, build_model
 from cudaops.models.caller import ModelAnswer, ModelCaller
+from cudaops.models.clients import ModelAccess, Timeouts, build_model
 from cudaops.models.failures import Backoff
 from cudaops.models.names import parse_model
 from cudaops.models.scripted import Scripted, ScriptedModel, ScriptedToolCall

@@ -15,8 +15,8 @@ from langchain_core.tools import tool
 
 from cudaops.domain.model_use import ModelRole
 from cudaops.errors import InputError, ModelUnavailable
-from cudaops.models.build import ModelAccess
 from cudaops.models.caller import ModelCaller
+from cudaops.models.clients import ModelAccess
 from cudaops.models.journal import Journal
 from cudaops.models.names import parse_model
 from cudaops.models.scripted import (

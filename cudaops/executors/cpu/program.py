@@ -14,7 +14,7 @@ from cudaops.domain.execution import (
 )
 from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
-from cudaops.executors.capture.program import (
+from cudaops.executors.capture.recording import (
     Child,
     ProgramRecording,
     author_names,

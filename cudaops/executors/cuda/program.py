@@ -9,7 +9,7 @@ from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, 
 from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.errors import InputError, SandboxUnavailable
-from cudaops.executors.capture.program import (
+from cudaops.executors.capture.recording import (
     LONG_PAUSE_SHARE,
     PAUSE_SHARE,
     TARGET_BYTES,
