@@ -38,73 +38,72 @@ class Settings(BaseSettings):
     """Folder for compiled code and the embedded database's data; may be deleted at any time."""
 
     builds: Path | None = Field(default=None, validation_alias="CUDAOPS_BUILDS")
-    """Folder for what compilers made, where several users of one account or a test suite share it.
-    Not set: `builds` under the cache."""
+    """Folder for compiler output. Default: `builds` in the cache."""
 
     builds_gib: float = Field(default=4.0, gt=0, validation_alias="CUDAOPS_BUILDS_GIB")
-    """Size in GiB that this folder keeps to; what was unused for longest goes first."""
+    """Limit of that folder in GiB; the least recently used entries are deleted."""
 
     capture_gib: float | None = Field(default=None, gt=0, validation_alias="CUDAOPS_CAPTURE_GIB")
-    """Contents of one kernel's launches, before and after, that a capture on a GPU may keep, in
-    GiB. Not set: twice what the GPU's memory holds. Never more than 60 % of the free disk, or an
-    eighth of the free memory where the temporary folder is in memory."""
+    """Limit in GiB of the buffer contents that a capture on a GPU keeps for one kernel. Default:
+    twice the GPU's memory. Never more than 60 % of the free disk, or an eighth of the free memory
+    if the temporary folder is in memory."""
 
     runs: Path = Field(default=Path("runs"), validation_alias="CUDAOPS_RUNS")
-    """Folder under which every run gets a folder of its own, relative to the working folder."""
+    """Folder for run folders, relative to the working folder. Default: `runs`."""
 
     executor: ExecutorChoice = Field(default="auto", validation_alias="CUDAOPS_EXECUTOR")
-    """Where kernels run when `--executor` is not given. `auto`: on the GPU where there is one."""
+    """Default of `--executor`; `auto`: the GPU if there is one."""
 
     gpu_driver: str = Field(default="nvidia", validation_alias="CUDAOPS_GPU_DRIVER")
-    """`nvidia`, or `package.module:Class` of a platform with a driver of its own
-    (`executors/cuda/platform.py`), for tests: the times of what is no GPU accept nothing."""
+    """`nvidia`, or `package.module:Class` of a stand-in driver for tests, whose times are never
+    accepted (`executors/cuda/platform.py`)."""
 
     isolation: IsolationChoice = Field(default="auto", validation_alias="CUDAOPS_ISOLATION")
-    """How well programs, candidates and compilers are confined (docs/isolation.md). `off` needs
-    `--trust-source` as well."""
+    """Confinement of programs, candidates and compilers: `auto` (the best this machine supports),
+    `S1`, `S2`, `S3` (at least that) or `off`, which needs `--trust-source`."""
 
     database_url: SecretStr | None = Field(default=None, validation_alias="DATABASE_URL")
-    """PostgreSQL with pgvector, `postgresql://user:password@host:port/name`. Not set: the embedded
-    server keeps the knowledge."""
+    """PostgreSQL with pgvector, `postgresql://user:password@host:port/name`. Default: an embedded
+    server."""
 
     nvidia_api_key: SecretStr | None = Field(default=None, validation_alias="NVIDIA_API_KEY")
-    """Key for NVIDIA NIM. Not set: static word vectors from a wheel embed the knowledge."""
+    """Key for NVIDIA NIM: the model, and embedding and reranking of the notes. Without it, static
+    word vectors embed them."""
 
     nvidia_base_url: str | None = Field(default=None, validation_alias="NVIDIA_BASE_URL")
-    """A NIM of one's own, with `/v1` at the end. Not set: NVIDIA's hosted one."""
+    """Your own NIM, with `/v1` at the end. Default: NVIDIA's hosted one."""
 
     nvidia_embed_url: str | None = Field(default=None, validation_alias="NVIDIA_EMBED_URL")
-    """A NIM of one's own that serves the embedding model. Not set: `NVIDIA_BASE_URL`."""
+    """Your own NIM for the embedding model. Default: `NVIDIA_BASE_URL`."""
 
     nvidia_embed_model: str | None = Field(default=None, validation_alias="NVIDIA_EMBED_MODEL")
-    """The embedding model. Not set: the default of NVIDIA's client."""
+    """The embedding model. Default: that of NVIDIA's client."""
 
     nvidia_rerank_url: str | None = Field(default=None, validation_alias="NVIDIA_RERANK_URL")
-    """A NIM of one's own that serves the reranking model. Not set: NVIDIA's hosted one with a key,
-    none where `NVIDIA_BASE_URL` names one's own."""
+    """Your own NIM for the reranking model. Default: NVIDIA's hosted one with a key, none with
+    `NVIDIA_BASE_URL`."""
 
     nvidia_rerank_model: str | None = Field(default=None, validation_alias="NVIDIA_RERANK_MODEL")
-    """The reranking model. Not set: the default of NVIDIA's client."""
+    """The reranking model. Default: that of NVIDIA's client."""
 
     model: str | None = Field(default=None, validation_alias="CUDAOPS_MODEL")
-    """Model that proposes rewrites when `--model` is not given: `nvidia/...`, `openai:...`,
+    """Default of `--model`: `nvidia/...`, `openai:...`,
     `anthropic:...`, `google_genai:...`, `ollama:...` or `scripted:FILE`."""
 
     model_url: str | None = Field(default=None, validation_alias="CUDAOPS_MODEL_URL")
-    """Server of that model where it is not its provider's own: vLLM, Ollama, a gateway."""
+    """Server of that model, if not its provider's: vLLM, Ollama, a gateway."""
 
     model_price: str | None = Field(default=None, validation_alias="CUDAOPS_MODEL_PRICE")
-    """US dollars per million tokens, `INPUT,OUTPUT[,CACHED[,WRITTEN]]`; needed for `--max-cost`
-    where cudaops knows no price."""
+    """US dollars per million tokens, `INPUT,OUTPUT[,CACHED[,WRITTEN]]`; `--max-cost` needs it if
+    cudaops knows no price."""
 
     gpu_price: float | None = Field(
         default=None, ge=0, allow_inf_nan=False, validation_alias="CUDAOPS_GPU_PRICE"
     )
-    """US dollars for an hour of the GPU, for a run's `cost_usd_approx`. Not set: what a GPU cost
-    is not said."""
+    """US dollars per GPU hour, for a run's `cost_usd_approx`. Default: no GPU cost is given."""
 
     openai_api_key: SecretStr | None = Field(default=None, validation_alias="OPENAI_API_KEY")
-    """Key for `openai:` models, and for servers that speak its protocol."""
+    """Key for `openai:` models and compatible servers."""
 
     anthropic_api_key: SecretStr | None = Field(default=None, validation_alias="ANTHROPIC_API_KEY")
     """Key for `anthropic:` models."""
@@ -116,37 +115,37 @@ class Settings(BaseSettings):
     """Address of a cudaops service, `http://host:port`, for `--executor remote`."""
 
     token: SecretStr | None = Field(default=None, validation_alias="CUDAOPS_TOKEN")
-    """Bearer token for that service (`cudaops token add` on its side makes one)."""
+    """Bearer token for that service, from its `cudaops token add`; `cudaops mcp --transport http`
+    requires it from callers."""
 
     service_folder: Path | None = Field(default=None, validation_alias="CUDAOPS_SERVICE_FOLDER")
-    """Folder in which workers keep what they are working on. Not set: `service` under the cache."""
+    """Working folder of workers. Default: `service` in the cache."""
 
     keep_days: int | None = Field(default=None, ge=1, validation_alias="CUDAOPS_KEEP_DAYS")
-    """Days after which the service's workers remove a job that has ended, with its artefacts. Not
-    set: never."""
+    """Days after which workers remove a finished job with its artefacts. Default: never."""
 
     admin_token: SecretStr | None = Field(default=None, validation_alias="CUDAOPS_ADMIN_TOKEN")
-    """Token that a service accepts for everything from its first start on; for deployments that
-    cannot run `cudaops token add` first. At least 32 characters."""
+    """An admin token of the service, for deployments that cannot run `cudaops token add` first. At
+    least 32 characters."""
 
     log: Literal["text", "json"] = Field(default="text", validation_alias="CUDAOPS_LOG")
-    """How `serve` and `worker` write their log to stderr."""
+    """Log format of `serve` and `worker` on stderr: `text` or `json`."""
 
     dcgm_url: str | None = Field(
         default=None, pattern=r"^https?://", validation_alias="CUDAOPS_DCGM_URL"
     )
-    """Page of a DCGM exporter on a worker's machine, `http://127.0.0.1:9400/metrics`; what it says
-    of the GPUs is served by `/metrics` too. Not set: none is asked."""
+    """DCGM exporter on a worker's machine, `http://127.0.0.1:9400/metrics`; the service's
+    `/metrics` includes its GPU metrics. Default: none."""
 
     otlp_endpoint: str | None = Field(default=None, validation_alias="OTEL_EXPORTER_OTLP_ENDPOINT")
-    """Where traces go (OTLP over HTTP; extra `otel`). Not set: nowhere."""
+    """Endpoint for traces (OTLP over HTTP; extra `otel`). Default: no traces."""
 
     memory: str | None = Field(default=None, validation_alias="CUDAOPS_MEMORY")
-    """Folder for what runs learn about kernels, or `off`. Not set: `memory` in the user's data
-    folder for cudaops (`cudaops memory path`)."""
+    """Folder for the results of runs by kernel, or `off`. Default: `memory` in the user's data
+    folder for cudaops; `cudaops memory path` prints it."""
 
     signing_key: Path | None = Field(default=None, validation_alias="CUDAOPS_SIGNING_KEY")
-    """Private key (Ed25519, PEM) that signs certificates, made there on first use. Not set:
+    """Private key (Ed25519, PEM) that signs certificates; the first use creates it. Default:
     `signing.key` in the user's configuration folder for cudaops."""
 
     @property

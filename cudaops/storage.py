@@ -55,7 +55,7 @@ Facts = dict[str, Any]
 Failure = TypeVar("Failure")
 
 
-class Entry(NamedTuple):
+class CacheSlot(NamedTuple):
     """A place in a cache. Sources are compiled where they stay: line tables name the folder."""
 
     key: str
@@ -70,7 +70,7 @@ class Entry(NamedTuple):
         return found
 
 
-class Made(NamedTuple):
+class CacheEntry(NamedTuple):
     """A finished entry."""
 
     facts: Facts
@@ -79,22 +79,22 @@ class Made(NamedTuple):
     seconds: float
 
 
-class Usage(NamedTuple):
+class CacheUsage(NamedTuple):
     """What a cache holds."""
 
     entries: int
     size_bytes: int
 
 
-def entry_of(cache: Path, kind: str, *content: object) -> Entry:
+def entry_of(cache: Path, kind: str, *content: object) -> CacheSlot:
     """The entry for this content: everything that changes what is made. `kind` is a word."""
     key = hashlib.sha256(repr((FORMAT, kind, *content)).encode()).hexdigest()[:24]
-    return Entry(key, cache / f"{kind}-{key}")
+    return CacheSlot(key, cache / f"{kind}-{key}")
 
 
 def make_once(
-    entry: Entry, files: Mapping[str, str], make: Callable[[Path], Facts | Failure]
-) -> Made | Failure:
+    entry: CacheSlot, files: Mapping[str, str], make: Callable[[Path], Facts | Failure]
+) -> CacheEntry | Failure:
     """The entry finished: found, or made now by one process while others wait for it.
 
     `make` gets the folder, with `files` and an empty folder `TEMPORARY` in it and nothing else. It
@@ -104,11 +104,11 @@ def make_once(
     """
     started = time.monotonic()
     if (facts := entry.facts()) is not None:
-        return Made(facts, True, time.monotonic() - started)
+        return CacheEntry(facts, True, time.monotonic() - started)
     with locked(entry.folder):
         found = _read(entry.folder)
         if isinstance(found, dict):
-            return Made(found, True, time.monotonic() - started)
+            return CacheEntry(found, True, time.monotonic() - started)
         if found is not None:
             _log.warning("the cache entry %s is damaged (%s) and rebuilt", entry.folder, found)
         try:
@@ -124,7 +124,7 @@ def make_once(
             raise _unwritable(problem, entry.folder) from problem
         finally:
             shutil.rmtree(entry.folder / TEMPORARY, ignore_errors=True)
-    return Made(made, False, time.monotonic() - started)
+    return CacheEntry(made, False, time.monotonic() - started)
 
 
 @contextlib.contextmanager
@@ -158,10 +158,10 @@ def used(folder: Path) -> None:
         os.utime(folder)
 
 
-def usage(cache: Path) -> Usage:
+def usage(cache: Path) -> CacheUsage:
     """Count what is there. A cache that does not exist yet is empty."""
     sizes = [size for _, size, _ in _entries(cache)]
-    return Usage(len(sizes), sum(sizes))
+    return CacheUsage(len(sizes), sum(sizes))
 
 
 def sweep(

@@ -18,7 +18,7 @@ from cudaops.domain.model_use import ModelCall
 from tests.reports import recordings
 
 ROOT = Path(__file__).parents[1]
-EXAMPLE = ROOT / "examples" / "recorded" / "naive_matmul"
+EXAMPLE = ROOT / "tests" / "data" / "recorded" / "naive_matmul"
 H200 = ROOT / "examples" / "recorded" / "h200_naive_matmul"
 
 
@@ -49,7 +49,7 @@ def test_the_example_needs_nothing_but_its_folder(tmp_path: Path) -> None:
         "verify      iteration 1:",
         "Candidate 1: ",
         "+++ b/naive_matmul.cu",
-        "(modelled for A10) faster",
+        "speedup 7.37× (modelled for A10)",
     ):
         assert wanted in done.stdout, wanted
     assert sorted((p, p.stat().st_mtime_ns) for p in copy.rglob("*")) == before

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from cudaops.cli import COMMANDS, app
+from cudaops.cli import COMMANDS, app, document
 from cudaops.settings import Settings
 
 ROOT = Path(__file__).parents[1]
@@ -23,13 +23,10 @@ DOCUMENTS = sorted(
 
 def commands() -> dict[str, set[str]]:
     """Every command of the CLI with its options."""
-    found: dict[str, set[str]] = {}
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
-        inner = getattr(command, "commands", None) or {"": command}
-        for sub, leaf in inner.items():
-            options = {opt for param in leaf.params for opt in param.opts if opt.startswith("--")}
-            found[f"{name} {sub}".strip()] = options
-    return found
+    return {
+        name: {opt for param in leaf.params for opt in param.opts if opt.startswith("--")}
+        for name, leaf in document.leaves().items()
+    }
 
 
 def settings() -> set[str]:
@@ -51,9 +48,22 @@ def test_a_commands_line_in_help_is_the_first_of_its_own_help(name: str) -> None
     assert command.help.splitlines()[0] == COMMANDS[name].summary
 
 
-def test_every_option_of_run_is_documented() -> None:
-    missing = {option for option in commands()["run"] if f"`{option}" not in REFERENCE}
-    assert not missing
+def test_every_option_is_documented_where_its_command_is() -> None:
+    """In the page as it is, and as `python -m cudaops.cli.document` writes it now."""
+    for page in (REFERENCE, document.page()):
+        sections = dict(
+            re.findall(r"^## cudaops ([a-z ]+)\n(.*?)(?=^## )", page, flags=re.M | re.S)
+        )
+        assert set(sections) == set(commands())
+        for name, options in commands().items():
+            assert {o for o in options if not re.search(rf"[` ]{o}\b", sections[name])} == set()
+
+
+def test_the_reference_links_from_commands_and_options_that_exist() -> None:
+    named = {name for name in document.READ_ON if name.isupper()}
+    assert named <= settings()
+    words = {f"{name} {option}" for name, options in commands().items() for option in options}
+    assert set(document.READ_ON) - named <= {*commands(), *words}
 
 
 def test_readme_and_reference_name_no_command_that_does_not_exist() -> None:

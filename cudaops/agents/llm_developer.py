@@ -24,7 +24,7 @@ from cudaops.errors import InputError
 from cudaops.executors.ledger import LEDGER
 from cudaops.gates.precheck import Precheck
 from cudaops.mcp_servers.sandbox import StrippedProgram
-from cudaops.models.caller import Caller
+from cudaops.models.caller import ModelCaller
 from cudaops.models.journal import Journal
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.plans import make_rewrite
@@ -264,7 +264,7 @@ class Conversation:
     resumed says the same things again and pays for none of them."""
 
     def __init__(
-        self, caller: Caller, toolbox: Toolbox, journal: Journal, say: Callable[[str], None]
+        self, caller: ModelCaller, toolbox: Toolbox, journal: Journal, say: Callable[[str], None]
     ) -> None:
         self._caller = caller
         self._toolbox = toolbox

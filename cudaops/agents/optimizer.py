@@ -14,7 +14,7 @@ from cudaops.domain.run import Say
 from cudaops.domain.search import TransformationSearch
 from cudaops.domain.workload import Workload
 from cudaops.mcp_servers.sandbox import Tuned
-from cudaops.recipes.registry import Favour, family_of, propose
+from cudaops.recipes.registry import Favour, propose
 
 
 class RewriteTarget(NamedTuple):
@@ -33,9 +33,6 @@ def propose_next(
 ) -> Rewrite | None:
     """The best proposal for this verdict; None where every pattern is exhausted or none applies.
 
-    The block's size and shape alone is left to the search over transformations, which knows more
-    to do with it.
-
     `attempts` is the anti-context: what was tried is never proposed again. Once something was
     kept, only what relieves the new verdict is worth trying: the rest lost to it already.
     `favour`: what earlier runs' memory says.
@@ -49,7 +46,7 @@ def propose_next(
         relieving_only=any(attempt.judgement.outcome != "rejected" for attempt in attempts),
         favour=favour,
     )
-    return next((p for p in proposals if family_of(p) != "launch_geometry"), None)
+    return next(iter(proposals), None)
 
 
 async def search_transformations(

@@ -88,9 +88,7 @@ COMMANDS = {
     "memory": CommandEntry(
         "memory", "app", "Show, extend or delete what earlier runs recorded about kernels."
     ),
-    "mcp": CommandEntry(
-        "mcp", "app", "MCP servers for other agent hosts; `serve` may be left out."
-    ),
+    "mcp": CommandEntry("mcp", "app", "MCP servers for agent hosts; `serve` may be omitted."),
     "serve": CommandEntry(
         "service", "serve", "Serve the HTTP API and its web page, with a worker that runs the jobs."
     ),

@@ -89,7 +89,7 @@ def batch(
         named = list(_in_list(programs, shared))
     wanted = _wanted(named, every_kernel=kernels == "all")
     _say(f"{len(wanted)} to do, results in {folder}")
-    from cudaops.reports import batch as reports
+    from cudaops.reports import batch_table as reports
     from cudaops.service.batch import PAGE, run_batch
 
     try:

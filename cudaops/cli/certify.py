@@ -22,7 +22,7 @@ from cudaops.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from cudaops.domain.certificate import Certificate, Confirmation
-    from cudaops.graph.confirm import Confirmed
+    from cudaops.graph.confirm import ConfirmationResult
 
 app = typer.Typer(
     help="Check a certificate's signature and content, or show the signing key.",
@@ -43,7 +43,7 @@ def check(
         typer.Option(help="Required signer: a PEM file or a fingerprint."),
     ] = None,
 ) -> None:
-    """Check signature, inner logic and the files beside it. Needs no GPU and no compiler."""
+    """Check a certificate's signature, consistency and files. Needs no GPU and no compiler."""
     from cudaops.certify.check import KnownKey, check_envelope, first_problem
     from cudaops.certify.envelope import open_envelope
     from cudaops.certify.keys import VARIABLE, named_fingerprint
@@ -70,7 +70,7 @@ def check(
 
 @app.command("key")
 def show_key() -> None:
-    """Print the public key that signs here, made on first use, and its fingerprint."""
+    """Print this machine's public key and its fingerprint; the first use creates the key."""
     from cudaops.certify.keys import NoKey, find_or_make_key, public_pem
 
     settings = load_settings()
@@ -101,7 +101,7 @@ def confirm(
 ) -> None:
     """Judge a certified rewrite again, on this machine and with new secret inputs.
 
-    Of a folder that holds certified runs, each; with what drifted in one table."""
+    For a folder of certified runs: judges each, and prints one table."""
     settings = load_settings()
     folder = find_folder(run, settings.runs)
     if not any((folder / name).exists() for name in (CERTIFICATE_NAME, RECORD_NAME)):
@@ -121,7 +121,7 @@ def _confirm_all(
 ) -> None:
     """Every certified run below a folder, one after the other; one that is no input for it is a
     row of the table. Raises InputError where there is none."""
-    from cudaops.reports.confirmations import Confirmed, counted, table, to_record
+    from cudaops.reports.confirmations import ConfirmationRow, counted, table, to_record
 
     found = [
         path.parent
@@ -139,9 +139,9 @@ def _confirm_all(
         typer.echo(f"cudaops: {number} of {len(found)}: {name}", err=True)
         try:
             done, certificate = _confirm_one(one, options, settings)
-            rows.append(Confirmed(name, certificate, done.confirmation))
+            rows.append(ConfirmationRow(name, certificate, done.confirmation))
         except InputError as refused:
-            rows.append(Confirmed(name, problem=str(refused)))
+            rows.append(ConfirmationRow(name, problem=str(refused)))
     if as_json:
         typer.echo(json.dumps([to_record(row) for row in rows], indent=2))
     else:
@@ -153,7 +153,7 @@ def _confirm_all(
 
 def _confirm_one(
     folder: Path, options: ConfirmOptions, settings: Settings
-) -> tuple[Confirmed, Certificate]:
+) -> tuple[ConfirmationResult, Certificate]:
     """Raises what `confirm_run` does."""
     from cudaops.graph.certificate import open_certified
     from cudaops.graph.confirm import confirm_run

@@ -33,7 +33,7 @@ def rewards(
         Path | None, typer.Option(metavar="FILE", help="Output file (default: stdout).")
     ] = None,
 ) -> None:
-    """Write a JSON line for each candidate: staged reward and advantage in its group."""
+    """Write one JSON line per candidate: staged reward and group advantage."""
     from cudaops.graph.folder import CANDIDATE, iteration_folder
     from cudaops.reports.rewards import reward_rows
 

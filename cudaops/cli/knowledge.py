@@ -52,7 +52,7 @@ def add(
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Add a file, folder, archive or package; what came from there before is replaced."""
+    """Add a file, folder, archive or package; replaces what was added from it before."""
     from cudaops.rag.packages import PREFIX, RECOMMENDED, is_package
 
     if recommended == (what is not None):
@@ -115,7 +115,7 @@ def list_sources(
 def remove(
     what: Annotated[str, typer.Argument(metavar="PATH", help="As `list` names it.")],
 ) -> None:
-    """Take away what was added from PATH, which need not exist any more."""
+    """Remove what was added from PATH; PATH need not exist."""
     from cudaops.rag.packages import is_package, origin_of
 
     origin = origin_of(what) if is_package(what) else str(Path(what).expanduser().resolve())
@@ -159,7 +159,7 @@ def search(
 
 @app.command()
 def status(as_json: JsonOption = False) -> None:
-    """Say what the knowledge base holds and where it is."""
+    """Show size and location of the knowledge base."""
     with knowledge_base(load_settings()) as knowledge:
         state = knowledge.status()
     if as_json:

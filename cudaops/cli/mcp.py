@@ -26,7 +26,7 @@ from cudaops.graph.resolve_options import place
 from cudaops.settings import load_settings
 
 if TYPE_CHECKING:
-    from cudaops.mcp_servers.hosts import Change, Home
+    from cudaops.mcp_servers.hosts import ConfigChange, Home
     from cudaops.mcp_servers.sessions import Session
 
 ClientOption = Annotated[
@@ -55,8 +55,10 @@ def install(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
 ) -> None:
-    """Add cudaops to an agent host's MCP servers: shows file and change, then asks. A file that
-    was there is kept beside the new one as .bak-TIME."""
+    """Add cudaops to an agent host's MCP servers: shows file and change, then asks.
+
+    The old file is kept beside the new one as .bak-TIME.
+    """
     from cudaops.mcp_servers.hosts import (
         CLIENTS,
         add_entry,
@@ -103,7 +105,7 @@ def _variables(pairs: list[str]) -> dict[str, str]:
     return found
 
 
-def _difference(change: Change) -> str:
+def _difference(change: ConfigChange) -> str:
     before = (change.before or "").splitlines()
     lines = difflib.unified_diff(
         before,
@@ -115,7 +117,7 @@ def _difference(change: Change) -> str:
     return "\n".join(lines)
 
 
-def _write(change: Change) -> Path | None:
+def _write(change: ConfigChange) -> Path | None:
     """Write the new text whole; the old one is kept, and its path returned."""
     path = change.path.resolve()  # a link stays one
     kept = None
@@ -180,7 +182,7 @@ class _ServeByDefault(TyperGroup):
 
 app = typer.Typer(
     cls=_ServeByDefault,
-    help="MCP servers for other agent hosts; `serve` may be left out.",
+    help="MCP servers for agent hosts; `serve` may be omitted.",
     no_args_is_help=False,
     add_completion=False,
     rich_markup_mode=None,
@@ -213,8 +215,10 @@ def serve(
     allow_paths: PathsOption = False,
     options: ServeOptions,
 ) -> None:
-    """Offer cudaops' tools to another agent over MCP. Over HTTP callers send CUDAOPS_TOKEN as a
-    bearer token; without one only this machine can call."""
+    """Serve the tools to an agent host over MCP; `serve` may be omitted.
+
+    Over HTTP callers send CUDAOPS_TOKEN as a bearer token; without one only this machine can call.
+    """
     settings = load_settings()
     token = settings.token.get_secret_value() if settings.token else None
     if transport == "http":

@@ -36,7 +36,7 @@ _EMPTY = "no results are stored yet"
 
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
-    """Show which kernels something is known of."""
+    """List kernels with recorded results."""
     memory = _memory()
     rows = [_summary(known, str(memory.file)) for known in memory.kernels()]
     if as_json:
@@ -57,7 +57,7 @@ def list_(as_json: JsonOption = False) -> None:
 
 @app.command()
 def show(kernel: KernelArgument, as_json: JsonOption = False) -> None:
-    """Print what is known of KERNEL, on every class of device."""
+    """Show the recorded candidates of KERNEL with their outcomes, on every device class."""
     found = _found(_memory(), kernel)
     if as_json:
         typer.echo(json.dumps([known.model_dump(mode="json") for known in found], indent=2))
@@ -70,7 +70,7 @@ def note(
     kernel: KernelArgument,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="The note.")],
 ) -> None:
-    """Add a note to KERNEL: models are shown it in every later run."""
+    """Add a note to KERNEL that models read in later runs."""
     memory = _memory()
     memory.note(_one(memory, kernel), text)
     typer.echo(f"noted in {memory.file}")
@@ -88,7 +88,7 @@ def forget(
     notes: Annotated[bool, typer.Option("--notes", help="Delete only its notes.")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Forget KERNEL, one rewrite or the notes of it, or everything; notes go with their kernel."""
+    """Delete the records of KERNEL with its notes, of one rewrite, or everything."""
     if (kernel is None) is not every or (every and (source or notes)) or (source and notes):
         raise InputError(
             "name a KERNEL, with --source for one rewrite or --notes for its notes, or say --all"
@@ -121,7 +121,7 @@ def patterns(
     device_class: Annotated[str | None, typer.Option(help="As nvcc names it: sm_86.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what paid over all kernels, by verdict and family, most promising first."""
+    """Show which strategies helped against which verdict, over all kernels, best first."""
     found = _memory().patterns(subtype, device_class)
     if as_json:
         typer.echo(json.dumps([pattern.model_dump() for pattern in found], indent=2))
@@ -134,7 +134,7 @@ def patterns(
 
 @app.command()
 def path() -> None:
-    """Print the folder that memory is kept in."""
+    """Print the folder of the memory."""
     typer.echo(_memory().folder)
 
 

@@ -32,7 +32,8 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Only the record as JSO
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", help="Print all of the evidence, as `cudaops report` does.")
 ]
-RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")]
+RUN_ARGUMENT_HELP = "Run folder, run id, or latest."
+RunArgument = Annotated[str, typer.Argument(metavar="RUN", help=RUN_ARGUMENT_HELP)]
 HtmlOption = Annotated[
     bool, typer.Option("--html", help="Write one self-contained HTML file in its place.")
 ]

@@ -16,11 +16,12 @@ import typer
 from rich.console import Console, Group
 
 from cudaops.cli.boundary import EXIT_FOUND, print_out
+from cudaops.cli.options import RunArgument
 from cudaops.domain.run import ReviewAnswer, ReviewRequest, RunRecord
 from cudaops.errors import InputError, SandboxUnavailable
 from cudaops.reports import json as run_json
 from cudaops.reports.quantities import one_line
-from cudaops.reports.recording import Recording, portable, read_recording
+from cudaops.reports.recording import RunRecording, portable, read_recording
 from cudaops.reports.replay import (
     json_line,
     of_iteration,
@@ -156,9 +157,7 @@ WIDTH = 100
 
 
 def replay(
-    run: Annotated[
-        str, typer.Argument(metavar="RUN", help="Run folder, run id, or latest.")
-    ] = "latest",
+    run: RunArgument = "latest",
     speed: Annotated[
         float | None,
         typer.Option(
@@ -214,7 +213,7 @@ class _Stdout(Console):
         raise typer.Exit(EXIT_FOUND)
 
 
-def _export(recording: Recording, folder: Path, prompts: bool, settings: Settings) -> None:
+def _export(recording: RunRecording, folder: Path, prompts: bool, settings: Settings) -> None:
     """Write the portable copy and say what is in it."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"--export {folder} is not empty; name a new folder")

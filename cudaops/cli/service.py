@@ -119,7 +119,7 @@ def add_token(
         int | None, typer.Option(min=1, max=3650, help="Days until it expires [default: never].")
     ] = None,
 ) -> None:
-    """Make a token and print it, this once: only its hash is kept."""
+    """Create a token and print it once; only its hash is stored."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}", name) or name in _RESERVED:
         raise InputError(
             f"{name!r} cannot name a token: letters, digits and . _ @ -, at most 64, and not"
@@ -130,7 +130,7 @@ def add_token(
 
 @token_app.command("list")
 def list_tokens(as_json: JsonOption = False) -> None:
-    """Show names, scopes and when they were used; no token is shown."""
+    """List names, scopes and last use of tokens, not the tokens."""
     found = _with_store(lambda store: store.tokens())
     if as_json:
         typer.echo(json.dumps([row.model_dump(mode="json") for row in found], indent=2))
@@ -147,7 +147,7 @@ def list_tokens(as_json: JsonOption = False) -> None:
 def remove_token(
     name: Annotated[str, typer.Argument(help="As `cudaops token list` shows it.")],
 ) -> None:
-    """Make a token invalid; running services notice within seconds."""
+    """Revoke a token; running services notice within seconds."""
     if not _with_store(lambda store: store.remove_token(name)):
         raise InputError(f"there is no token {name!r}; `cudaops token list` shows them")
 
@@ -187,7 +187,7 @@ def _admin_token(settings: Settings) -> str | None:
 def worker(
     executor: Annotated[
         Literal[ExecutorName, "all"] | None,
-        typer.Option(help="What jobs run on here [default: all that is there]."),
+        typer.Option(help="Executor of its jobs [default: all that this machine has]."),
     ] = None,
     gpu: Annotated[
         int | None,
@@ -197,7 +197,7 @@ def worker(
     ] = None,
     concurrency: Annotated[int, typer.Option(min=1, max=64, help="Jobs at once.")] = 1,
     name: Annotated[
-        str | None, typer.Option(help="What it is called [default: host and process].")
+        str | None, typer.Option(help="Name of the worker [default: host and process].")
     ] = None,
     lease: Annotated[
         float,

@@ -24,7 +24,7 @@ Line = tuple[str, int]
 """File as the line table names it, and 1-based line."""
 
 
-class Instruction(NamedTuple):
+class SassInstruction(NamedTuple):
     """One machine instruction of the launched kernel, with what ncu counted there."""
 
     offset: int
@@ -77,7 +77,7 @@ def kind_of(sass: str) -> str:
 
 
 def hot_lines(
-    instructions: Sequence[Instruction],
+    instructions: Sequence[SassInstruction],
     lines: Mapping[int, Line],
     text_of: Callable[[SourceLocation], str],
     rename: Callable[[str], str] = lambda file: PurePosixPath(file).name,
@@ -88,7 +88,7 @@ def hot_lines(
     a file of the line table into the name the program has for it. Shares are of all samples.
     """
     total = sum(each.samples for each in instructions)
-    by_line: dict[Line, list[Instruction]] = {}
+    by_line: dict[Line, list[SassInstruction]] = {}
     for each in instructions:
         at = each.line or lines.get(each.offset)
         if at is not None:
@@ -99,7 +99,7 @@ def hot_lines(
     return _hottest(spots, total, text_of)
 
 
-def hot_instructions(kernel: str, instructions: Sequence[Instruction]) -> tuple[HotLine, ...]:
+def hot_instructions(kernel: str, instructions: Sequence[SassInstruction]) -> tuple[HotLine, ...]:
     """The same for machine instructions, where nothing tells their lines: the file is
     `KERNEL.sass`, the line the instruction's number."""
     total = sum(each.samples for each in instructions)
@@ -113,7 +113,7 @@ def hot_instructions(kernel: str, instructions: Sequence[Instruction]) -> tuple[
 
 
 def _hottest(
-    spots: Iterable[tuple[SourceLocation, list[Instruction]]],
+    spots: Iterable[tuple[SourceLocation, list[SassInstruction]]],
     total: int,
     text_of: Callable[[SourceLocation], str],
 ) -> tuple[HotLine, ...]:
@@ -133,7 +133,7 @@ def _hottest(
     )
 
 
-def _note(group: Sequence[Instruction]) -> str:
+def _note(group: Sequence[SassInstruction]) -> str:
     parts = [_access(kind, group) for kind in _kinds(group)]
     stalls: dict[str, int] = {}
     for each in group:
@@ -148,7 +148,7 @@ def _note(group: Sequence[Instruction]) -> str:
     return ", ".join(parts)
 
 
-def _kinds(group: Sequence[Instruction]) -> list[str]:
+def _kinds(group: Sequence[SassInstruction]) -> list[str]:
     """What the line does: its memory accesses and barriers, else what most of its samples do."""
     samples: dict[str, int] = {}
     for each in group:
@@ -158,7 +158,7 @@ def _kinds(group: Sequence[Instruction]) -> list[str]:
     return accesses or [max(samples, key=lambda kind: samples[kind])]
 
 
-def _access(kind: str, group: Sequence[Instruction]) -> str:
+def _access(kind: str, group: Sequence[SassInstruction]) -> str:
     here = [each for each in group if kind_of(each.sass) == kind]
     requests = sum(each.executed for each in here)
     sectors = sum(each.global_sectors for each in here)

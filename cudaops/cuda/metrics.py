@@ -538,15 +538,15 @@ def metric_def(name: str) -> MetricDef:
     return row
 
 
-def nearest_names(name: str, count: int = 3) -> tuple[str, ...]:
-    """Raw names closest to a name or a label, closest first; empty where nothing is close."""
+def nearest_names(name: str) -> tuple[str, ...]:
+    """At most 3 raw names closest to a name or a label, closest first."""
     by_text = {row.name.lower(): row.name for row in METRICS.values()}
     by_text.update({row.label.lower(): row.name for row in METRICS.values()})
     wanted = name.lower().strip()
     containing = [n for text, n in by_text.items() if wanted and wanted in text]
-    close = difflib.get_close_matches(wanted, by_text, n=2 * count, cutoff=0.5)
+    close = difflib.get_close_matches(wanted, by_text, n=6, cutoff=0.5)
     found = dict.fromkeys([*containing, *(by_text[text] for text in close)])
-    return tuple(found)[:count]
+    return tuple(found)[:3]
 
 
 def value_of(name: str, value: float, source: MetricSource) -> Metric:

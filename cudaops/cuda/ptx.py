@@ -48,7 +48,7 @@ _FUNCTION = re.compile(r"\.(?P<kind>entry|func)\b\s*(?:\([^)]*\)\s*)?(?P<name>[A
 _WORD = re.compile(r"[A-Za-z_$][\w$]*")
 
 
-class Instruction(NamedTuple):
+class PtxInstruction(NamedTuple):
     """One instruction; its guard and label are left out."""
 
     name: str
@@ -63,7 +63,7 @@ class Instruction(NamedTuple):
         return ".".join((self.name, *self.modifiers))
 
 
-class Variable(NamedTuple):
+class PtxVariable(NamedTuple):
     """One variable at module scope."""
 
     name: str
@@ -74,19 +74,19 @@ class Variable(NamedTuple):
     """Names in its initialiser: addresses of functions and of other variables."""
 
 
-class Function(NamedTuple):
+class PtxFunction(NamedTuple):
     """One function that is defined."""
 
     name: str
     is_entry: bool
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[PtxInstruction, ...]
 
 
 class PtxModule(NamedTuple):
     """What stands in one PTX text."""
 
-    variables: dict[str, Variable]
-    functions: dict[str, Function]
+    variables: dict[str, PtxVariable]
+    functions: dict[str, PtxFunction]
     external: frozenset[str]
     """Functions that are declared and not defined."""
 
@@ -106,15 +106,15 @@ def read_ptx(text: str) -> PtxModule:
         raise PtxError("no PTX: there is no .version")
     plain = _COMMENT.sub(" ", text)
     plain = _SECTION.sub(" ", _LINES_WITHOUT_END.sub("", plain))
-    variables: dict[str, Variable] = {}
-    functions: dict[str, Function] = {}
+    variables: dict[str, PtxVariable] = {}
+    functions: dict[str, PtxFunction] = {}
     declared: set[str] = set()
     for head, body in _items(plain):
         function = _FUNCTION.search(head.partition("=")[0])
         if function is not None and body is not None:
             instructions = tuple(_instructions(body))
             name = function["name"]
-            functions[name] = Function(name, function["kind"] == "entry", instructions)
+            functions[name] = PtxFunction(name, function["kind"] == "entry", instructions)
         elif function is not None:
             declared.add(function["name"])
         elif variable := _variable(head):
@@ -156,16 +156,16 @@ def _closing(plain: str, opener: int) -> int:
     raise PtxError("a brace is not closed")
 
 
-def _variable(head: str) -> Variable | None:
+def _variable(head: str) -> PtxVariable | None:
     declared, _, initial = head.partition("=")
     found = _VARIABLE.search(declared.strip())
     if found is None:
         return None
     managed = ".managed" in found["head"]
-    return Variable(found["name"], found["space"], managed, names_in(initial))
+    return PtxVariable(found["name"], found["space"], managed, names_in(initial))
 
 
-def _instructions(body: str) -> Iterator[Instruction]:
+def _instructions(body: str) -> Iterator[PtxInstruction]:
     for statement in body.split(";"):
         text = statement.strip("{} \t\r\n")
         while label := _LABEL.match(text):
@@ -178,7 +178,7 @@ def _instructions(body: str) -> Iterator[Instruction]:
         assert first is not None
         opcode, operands = first.group(), text[first.end() :].strip()
         name, *modifiers = re.split(r"\.|::", opcode)
-        yield Instruction(name, tuple(modifiers), " ".join(operands.split()))
+        yield PtxInstruction(name, tuple(modifiers), " ".join(operands.split()))
 
 
 _REGISTER = re.compile(r"%[A-Za-z_$][\w$]*")
@@ -189,7 +189,7 @@ _READING_CALLEES = ("vprintf", "__assertfail")
 """They read the strings whose addresses they are given."""
 
 
-def written_variables(module: PtxModule, reached: Iterable[Function]) -> frozenset[str]:
+def written_variables(module: PtxModule, reached: Iterable[PtxFunction]) -> frozenset[str]:
     """Names of `.global` variables that these functions write, or may write."""
     known = {v.name for v in module.variables.values() if v.space == "global"}
     found: set[str] = set()
@@ -203,7 +203,7 @@ def written_variables(module: PtxModule, reached: Iterable[Function]) -> frozens
     return frozenset(found)
 
 
-def _written_by(function: Function, known: set[str]) -> set[str]:
+def _written_by(function: PtxFunction, known: set[str]) -> set[str]:
     holders = _address_holders(function.instructions, known)
 
     def addressed(text: str) -> set[str]:
@@ -230,13 +230,15 @@ def _written_by(function: Function, known: set[str]) -> set[str]:
     return found | handed
 
 
-def _only_reads(one: Instruction) -> bool:
+def _only_reads(one: PtxInstruction) -> bool:
     return one.name == "call" and any(
         re.search(rf"(?<![\w$]){name}(?![\w$])", one.operands) for name in _READING_CALLEES
     )
 
 
-def _address_holders(instructions: Sequence[Instruction], known: set[str]) -> dict[str, set[str]]:
+def _address_holders(
+    instructions: Sequence[PtxInstruction], known: set[str]
+) -> dict[str, set[str]]:
     """Registers that may hold the address of a variable."""
     holders: dict[str, set[str]] = defaultdict(set)
     moves = [
@@ -342,17 +344,17 @@ def _reached(module: PtxModule, entries: Collection[str]) -> set[str]:
     return seen
 
 
-def _mentioned(module: PtxModule, function: Function) -> set[str]:
+def _mentioned(module: PtxModule, function: PtxFunction) -> set[str]:
     names = {n for i in function.instructions for n in names_in(i.operands)}
     return names | {w for n in names & module.variables.keys() for w in module.variables[n].words}
 
 
-def _callee(call: Instruction) -> str:
+def _callee(call: PtxInstruction) -> str:
     found = _CALLEE.match(call.operands)
     return found[1] if found else ""
 
 
-def _traits(one: Instruction, module: PtxModule) -> Iterator[Trait]:
+def _traits(one: PtxInstruction, module: PtxModule) -> Iterator[Trait]:
     yield from (Trait("clock", f"%{m[1]}") for m in _CLOCKS.finditer(one.operands))
     yield from (Trait("place", f"%{m[1]}") for m in _PLACES.finditer(one.operands))
     match one.name:
@@ -389,11 +391,11 @@ def _call_traits(name: str, module: PtxModule) -> Iterator[Trait]:
         yield Trait("calls", name)
 
 
-def _types_of(one: Instruction) -> list[str]:
+def _types_of(one: PtxInstruction) -> list[str]:
     return [_FLOATS[m] for m in one.modifiers if m in _FLOATS]
 
 
-def _matrix_traits(one: Instruction) -> Iterator[Trait]:
+def _matrix_traits(one: PtxInstruction) -> Iterator[Trait]:
     """Operands and accumulators: `.d.a.b.c`, `.d.a.b` (wgmma), `.d.c` (wmma on halves)."""
     if one.name == "wmma" and one.modifiers[:1] != ("mma",):
         return
@@ -407,7 +409,7 @@ def _matrix_traits(one: Instruction) -> Iterator[Trait]:
     yield from (Trait("arithmetic", p) for p in accumulators if p not in _WIDE.values())
 
 
-def _conversion_traits(one: Instruction) -> Iterator[Trait]:
+def _conversion_traits(one: PtxInstruction) -> Iterator[Trait]:
     types = [m for m in one.modifiers if re.fullmatch(r"[a-z]+\d\w*", m) and m != "relu"][-2:]
     if types and types[0] in NARROW:
         yield Trait("rounding", NARROW[types[0]])
@@ -415,7 +417,7 @@ def _conversion_traits(one: Instruction) -> Iterator[Trait]:
         yield Trait("holds", NARROW[types[1]])
 
 
-def _arithmetic_traits(one: Instruction) -> Iterator[Trait]:
+def _arithmetic_traits(one: PtxInstruction) -> Iterator[Trait]:
     types = _types_of(one)
     if one.name in ("red", "atom") and "add" not in one.modifiers:
         return

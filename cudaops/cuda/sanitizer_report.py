@@ -73,7 +73,7 @@ class SanitizerFinding(NamedTuple):
     others: tuple[Other, ...] = ()
 
 
-class Report(NamedTuple):
+class SanitizerReport(NamedTuple):
     """One run of the tool."""
 
     findings: tuple[SanitizerFinding, ...]
@@ -166,7 +166,7 @@ _OLD_PLACE = re.compile(
 _BARE_PLACE = re.compile(r"(?P<function>.*?) in (?P<file>.+):(?P<line>\d+)$")
 
 
-def parse_report(text: str) -> Report:
+def parse_report(text: str) -> SanitizerReport:
     """Read the text of one run. Never raises: what cannot be read is counted in `lost`.
 
     A last line without its end is left out, as the tool was stopped while it wrote it: half a
@@ -196,7 +196,7 @@ def parse_report(text: str) -> Report:
             problems.append(head)
         else:
             findings.append(SanitizerFinding("unknown", head))
-    return Report(
+    return SanitizerReport(
         tuple(findings),
         max(summaries) if summaries else None,
         tuple(dict.fromkeys(problems)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from cudaops import __version__
-from cudaops.doctor import gpu, host, launch, profiler, services, toolkit
+from cudaops.doctor import gpu, launch, prerequisites, profiler, services, toolkit
 from cudaops.doctor.ladder import Examination, PlannedCheck, Rung, climb, table
 from cudaops.doctor.machine import Machine, ThisMachine
 from cudaops.domain.options import ExecutorName
@@ -14,7 +14,7 @@ from cudaops.settings import Settings
 __all__ = ["LADDER", "Examination", "Rung", "examine", "table"]
 
 LADDER: tuple[PlannedCheck, ...] = (
-    *host.STEPS,
+    *prerequisites.STEPS,
     *gpu.STEPS,
     *toolkit.STEPS,
     *launch.STEPS,

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cudaops.cuda.driver_texts import DriverAnswer, Gpu, NvidiaSmiFailure
-from cudaops.doctor.machine import Machine, Runner
+from cudaops.doctor.machine import Machine, ProbeRunner
 from cudaops.domain.base import Record
 from cudaops.domain.options import ExecutorName
 from cudaops.errors import CudaOpsError, EnvironmentFailure, PrerequisiteError
@@ -128,7 +128,7 @@ class CheckContext:
     """How long a plain run of it took."""
     module: Module | None = None
     """The doctor's kernel alone."""
-    runner: Runner | None = None
+    runner: ProbeRunner | None = None
     side: Side | None = None
     """The kernel, ready to be launched."""
     measured: MeasureReply | None = None

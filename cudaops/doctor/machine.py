@@ -36,7 +36,7 @@ class Response(NamedTuple):
     text: str
 
 
-class Runner(Protocol):
+class ProbeRunner(Protocol):
     """The part of `RunnerSession` that the rungs use."""
 
     @property
@@ -74,7 +74,7 @@ class Machine(Protocol):
     def platform(self, cache: Path, sm_arch: str) -> Platform:
         """What kernels are built with."""
 
-    def runner(self) -> Runner:
+    def runner(self) -> ProbeRunner:
         """A new runner process, with the GPU's context in it."""
 
     def get(self, url: str, headers: dict[str, str], timeout_s: float) -> Response:
@@ -136,7 +136,7 @@ class ThisMachine:
 
         return GpuBuilder(cache, sm_arch)
 
-    def runner(self) -> Runner:
+    def runner(self) -> ProbeRunner:
         """Of this machine's GPU."""
         from cudaops.executors.cuda.session import RunnerSession
 

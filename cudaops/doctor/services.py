@@ -26,7 +26,7 @@ from cudaops.service.records import JobSummary, Problem
 from cudaops.settings import Settings
 
 if TYPE_CHECKING:
-    from cudaops.models.build import ModelAccess
+    from cudaops.models.clients import ModelAccess
     from cudaops.models.names import ModelName, Provider
 
 SOON_S = 6.0
@@ -273,7 +273,7 @@ ANTHROPIC_PAGE = "?limit=1000"
 
 def model(site: CheckContext) -> CheckOutcome:
     """Which model a run without --model and --optimizer would ask, and its client's package."""
-    from cudaops.models.build import INSTALL
+    from cudaops.models.clients import INSTALL
     from cudaops.models.names import DEFAULT_MODEL, PACKAGES
 
     try:
@@ -421,7 +421,7 @@ def _written_name(name: ModelName, listed_id: str) -> str:
 
 
 def _model_endpoint(site: CheckContext, provider: Provider, access: ModelAccess) -> Endpoint:
-    from cudaops.models.build import OFFICIAL_URLS
+    from cudaops.models.clients import OFFICIAL_URLS
     from cudaops.models.names import KEY_VARIABLES
 
     key, variable = access.key(provider), _address_variable(provider, access)

@@ -122,7 +122,7 @@ class CandidateIdentity(Record):
     """Of its own text after preprocessing; None where the evaluation did not say."""
 
 
-class Build(Record):
+class CertifiedBuild(Record):
     """One unit that ran while the candidate was judged."""
 
     what: Literal["baseline", "widened", "candidate"]
@@ -197,7 +197,7 @@ class Certificate(Record):
     files: tuple[FileHash, ...]
     """`best.cu` with its headers, `best.patch`, the candidate's text and the stored program,
     capture and options."""
-    builds: tuple[Build, ...]
+    builds: tuple[CertifiedBuild, ...]
     workloads: tuple[WorkloadIdentity, ...]
     policy: Policy
     """As stated before the run."""

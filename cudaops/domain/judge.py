@@ -23,14 +23,14 @@ from cudaops.domain.execution import MEASURED
 from cudaops.domain.judgement import Comparison, Gate, GateName, IsolationLevel, Judgement, Policy
 
 
-class Interval(NamedTuple):
+class ConfidenceInterval(NamedTuple):
     """Bounds of a median; infinite where there are too few samples for the level."""
 
     low: float
     high: float
 
 
-def median_interval(values: Sequence[float], tail: float) -> Interval:
+def median_interval(values: Sequence[float], tail: float) -> ConfidenceInterval:
     """Bounds that the true median lies beyond with at most probability `tail` on either side.
 
     Args:
@@ -40,8 +40,8 @@ def median_interval(values: Sequence[float], tail: float) -> Interval:
     ordered = sorted(values)
     place = _upper_place(len(ordered), tail)
     if place is None:
-        return Interval(-math.inf, math.inf)
-    return Interval(ordered[len(ordered) - place], ordered[place - 1])
+        return ConfidenceInterval(-math.inf, math.inf)
+    return ConfidenceInterval(ordered[len(ordered) - place], ordered[place - 1])
 
 
 def spent(tail: float, before: int) -> float:

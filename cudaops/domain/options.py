@@ -165,7 +165,8 @@ class TimeoutOptions(Record):
     """Of whatever runs a program, for everybody; kept in RunOptions."""
 
     timeout_seconds: Annotated[TimeoutSeconds, Flag("--timeout")] = 120.0
-    """Seconds for one run of the program or a candidate."""
+    """Seconds for one run of the program or a candidate; a longer program is captured up to
+    there."""
 
 
 _ARGUMENTS_TWICE: dict[str, Any] = {
@@ -255,9 +256,11 @@ class JudgeOptions(BarOptions):
     seed: Annotated[int, Field(ge=0, lt=2**62), WHOLE] | None = None
     """Seed of the secret inputs, to repeat a run (default: random)."""
     allow_precision: Precision | None = None
-    """Reduced precision that candidates may use."""
+    """Reduced precision that candidates may use; the certificate names it."""
     allow_libraries: Annotated[bool, Flag("--allow-libraries")] = False
-    """Candidates may include CUB, libcu++, CUTLASS."""
+    """Candidates may include CUB, libcu++, and CUTLASS with CuTe (found by CUTLASS_PATH, its folder
+    or that of its headers, or in the package `nvidia-cutlass`). To compile such a `best.cu`, pass
+    nvcc that `-I` and `--expt-relaxed-constexpr`."""
     allow_ptx: Annotated[bool, Flag("--allow-ptx")] = False
     """Candidates may hold inline PTX that computes, loads or stores."""
 
@@ -283,7 +286,7 @@ class StrategyOptions(Record):
     in SearchOptions."""
 
     strategy: Strategy = "greedy"
-    """How candidates are searched before one is judged."""
+    """One candidate after another, several in parallel, or several in rounds."""
 
 
 class LimitOptions(Record):
@@ -350,16 +353,17 @@ class NcuOptions(Record):
     `ncu_every_metric`."""
 
     clock_control: ClockControl = "none"
-    """ncu only: leave the clocks alone, or lock them."""
+    """ncu only: whether it locks the clocks while it profiles."""
     every_metric: Annotated[bool, Flag("--every-metric")] = False
-    """ncu only: collect the full set as well, 8 s a kernel on an H200; else what decides."""
+    """ncu only: collect the full set as well, 8 s per kernel on an H200 (2026-11-30); otherwise the
+    metrics that decide."""
 
 
 class MemoryOptions(Record):
     """Of the main job on the user's own machine; kept in RunOptions."""
 
     use_memory: Annotated[bool, Flag("--use-memory/--no-memory")] = True
-    """Whether earlier runs' memory is read and this run's results are added to it."""
+    """Read and extend the results of earlier runs."""
 
 
 class ModelOptions(Record):

@@ -247,7 +247,7 @@ class ProblemNumber(Record):
     path: str = ""
 
 
-class Problem(Record):
+class ReferenceProblem(Record):
     """The reference in Python whose result a program's kernels compute (docs/problems.md)."""
 
     script: str
@@ -291,7 +291,7 @@ class Program(Record):
     """What that command says beyond the file."""
     options: tuple[tuple[str, str | None], ...] = ()
     """Those of `compilation`, with the program's own folders relative to its files."""
-    problem: Problem | None = None
+    problem: ReferenceProblem | None = None
     """The reference that its host code was written around; None: its author wrote all of it."""
     application: Application | None = None
     """What launches its kernels, which no text of it does; None: it does so itself."""

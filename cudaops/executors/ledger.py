@@ -24,7 +24,7 @@ TOOLS: dict[str, str] = {
 """Name of an executable to the tool it counts as. What is not listed is `other tools`."""
 
 
-class Interval(NamedTuple):
+class WorkInterval(NamedTuple):
     """Time during which a tool worked, by `time.monotonic`."""
 
     tool: str
@@ -36,13 +36,13 @@ class Ledger:
     """Intervals of one process. Threads may write at once."""
 
     def __init__(self) -> None:
-        self._intervals: list[Interval] = []
+        self._intervals: list[WorkInterval] = []
         self._lock = threading.Lock()
 
     def add(self, tool: str, start: float, end: float) -> None:
         """Note that a tool worked."""
         with self._lock:
-            self._intervals.append(Interval(tool, start, end))
+            self._intervals.append(WorkInterval(tool, start, end))
 
     @contextmanager
     def working(self, tool: str) -> Iterator[None]:
@@ -53,7 +53,7 @@ class Ledger:
         finally:
             self.add(tool, start, time.monotonic())
 
-    def since(self, start: float) -> tuple[Interval, ...]:
+    def since(self, start: float) -> tuple[WorkInterval, ...]:
         """Intervals that ended after `start`, cut there."""
         with self._lock:
             return tuple(
@@ -61,13 +61,13 @@ class Ledger:
             )
 
 
-_waits: ContextVar[list[Interval] | None] = ContextVar("waits", default=None)
+_waits: ContextVar[list[WorkInterval] | None] = ContextVar("waits", default=None)
 
 
 @contextmanager
-def noting_waits() -> Iterator[list[Interval]]:
+def noting_waits() -> Iterator[list[WorkInterval]]:
     """Whoever waits for the GPU in here, in this thread, notes it in the list."""
-    noted: list[Interval] = []
+    noted: list[WorkInterval] = []
     token = _waits.set(noted)
     try:
         yield noted
@@ -79,7 +79,7 @@ def waited(start: float) -> None:
     """Note that the GPU was waited for since `start`, by `time.monotonic`, until now."""
     noted = _waits.get()
     if noted is not None:
-        noted.append(Interval("waiting for the GPU", start, time.monotonic()))
+        noted.append(WorkInterval("waiting for the GPU", start, time.monotonic()))
 
 
 LEDGER = Ledger()
@@ -91,7 +91,7 @@ def tool_of(command: Sequence[str]) -> str:
     return TOOLS.get(PurePath(command[0]).name, "other tools")
 
 
-def union_seconds(intervals: Sequence[Interval]) -> float:
+def union_seconds(intervals: Sequence[WorkInterval]) -> float:
     """Length of the time covered by at least one interval."""
     total = 0.0
     reached = float("-inf")
@@ -101,7 +101,7 @@ def union_seconds(intervals: Sequence[Interval]) -> float:
     return total
 
 
-def seconds_by_tool(intervals: Sequence[Interval], whole_seconds: float) -> dict[str, float]:
+def seconds_by_tool(intervals: Sequence[WorkInterval], whole_seconds: float) -> dict[str, float]:
     """Seconds each tool worked, and `cudaops itself`: the part of the whole in which none did."""
     tools = sorted({i.tool for i in intervals})
     spent = {tool: union_seconds([i for i in intervals if i.tool == tool]) for tool in tools}

@@ -33,7 +33,7 @@ class Section(NamedTuple):
     size_bytes: int
 
 
-class Symbol(NamedTuple):
+class ElfSymbol(NamedTuple):
     """One symbol."""
 
     name: str
@@ -57,7 +57,7 @@ class ElfReference(NamedTuple):
     """Section that refers."""
     place: int
     """Where in that section."""
-    symbol: Symbol
+    symbol: ElfSymbol
     offset: int
     """Behind the symbol's own value."""
     calls: bool
@@ -67,7 +67,7 @@ class ElfFile(NamedTuple):
     """What stands in one relocatable file."""
 
     sections: tuple[Section, ...]
-    symbols: tuple[Symbol, ...]
+    symbols: tuple[ElfSymbol, ...]
     references: tuple[ElfReference, ...]
 
     def size_of(self, *prefixes: str) -> int:
@@ -81,7 +81,7 @@ class ElfFile(NamedTuple):
             if holder is not None and holder.name in functions:
                 yield reference
 
-    def at(self, section: int, offset: int) -> Symbol | None:
+    def at(self, section: int, offset: int) -> ElfSymbol | None:
         """The function or variable that holds this byte of a section."""
         for one in self.symbols if section else ():
             inside = one.value <= offset < one.value + max(one.size_bytes, 1)
@@ -120,13 +120,13 @@ def _read(data: bytes) -> ElfFile:
     return ElfFile(sections, tuple(y for t in tables.values() for y in t), tuple(references))
 
 
-def _symbols(data: bytes, raw: list[tuple[int, ...]], table: tuple[int, ...]) -> list[Symbol]:
+def _symbols(data: bytes, raw: list[tuple[int, ...]], table: tuple[int, ...]) -> list[ElfSymbol]:
     strings = raw[table[6]][4]
     found = []
     for at in range(table[4], table[4] + table[5], _SYMBOL.size):
         name, info, other, section, value, size = _SYMBOL.unpack_from(data, at)
         text = _text(data, strings + name)
-        found.append(Symbol(text, info & 15, info >> 4, section, value, size, other))
+        found.append(ElfSymbol(text, info & 15, info >> 4, section, value, size, other))
     return found
 
 
@@ -134,7 +134,7 @@ def _references(
     data: bytes,
     raw: list[tuple[int, ...]],
     table: tuple[int, ...],
-    symbols: list[Symbol],
+    symbols: list[ElfSymbol],
     machine: int,
 ) -> list[ElfReference]:
     found = []

@@ -51,7 +51,7 @@ from cudaops.gates.elf import (
     OBJECT,
     ElfError,
     ElfFile,
-    Symbol,
+    ElfSymbol,
     read_elf,
 )
 from cudaops.gates.preprocessed import CODE_FLAGS, NotPreprocessed, text_by_gxx
@@ -527,7 +527,7 @@ def _defined(ours: ElfFile, authors: ElfFile, runtime: Collection[str]) -> Itera
             yield f"`{symbol.name}` is defined outside of the candidate's namespace"
 
 
-def _may_define(symbol: Symbol, runtime: Collection[str]) -> bool:
+def _may_define(symbol: ElfSymbol, runtime: Collection[str]) -> bool:
     """A strong symbol must be the candidate's; a weak one may be any header's template."""
     name = symbol.name
     if _IN_NAMESPACE.match(name):

@@ -19,7 +19,7 @@ from cudaops.executors.compare import Differing, differing, distance, share_beyo
 from cudaops.executors.untrusted_files import UntrustedFileError, remove, untrusted_size
 from cudaops.gates.accuracy import compare_sides
 from cudaops.gates.tolerance import Sides
-from cudaops.problem.reference import Draw
+from cudaops.problem.reference import ReferenceDraw
 from cudaops.sandbox.workbench import Workbench
 
 TOLERANCE: dict[Element, float] = {"f16": 1e-2, "bf16": 1e-2, "f32": 1e-4, "f64": 1e-8}
@@ -77,7 +77,7 @@ def require_author(bench: Workbench) -> None:
                 raise InputError(f"{ours} does not compute what {script} does: {wrong}")
 
 
-def authors_outputs(bench: Workbench, draw: Draw) -> Path:
+def authors_outputs(bench: Workbench, draw: ReferenceDraw) -> Path:
     """What the author's kernels make of a draw, run once. Raises InputError where they do not run
     to their end."""
     folder = draw.folder / "author"
@@ -89,7 +89,7 @@ def authors_outputs(bench: Workbench, draw: Draw) -> Path:
     return folder
 
 
-def outputs_of(bench: Workbench, program: Program, draw: Draw, folder: Path) -> Path | str:
+def outputs_of(bench: Workbench, program: Program, draw: ReferenceDraw, folder: Path) -> Path | str:
     """The folder with the program's raw outputs on a draw; or what went wrong, in one line."""
     remove(folder)
     folder.mkdir(parents=True)
@@ -118,7 +118,7 @@ def _result(folder: Path, output: ProblemArray) -> Values:
 
 
 def _as_near(
-    bench: Workbench, draw: Draw, output: ProblemArray, found: Path
+    bench: Workbench, draw: ReferenceDraw, output: ProblemArray, found: Path
 ) -> tuple[bool, str, dict[str, float]]:
     """Whether a candidate's output is as right as the author's, in words and numbers."""
     result = _result(found, output)
@@ -130,7 +130,7 @@ def _as_near(
     return near.passed and wrong is None, wrong or near.summary, near.numbers
 
 
-def _wrong(result: Values, draw: Draw, output: ProblemArray, policy: Policy) -> str | None:
+def _wrong(result: Values, draw: ReferenceDraw, output: ProblemArray, policy: Policy) -> str | None:
     """How an output differs from the reference's; None where it does not. A precision that the user
     allowed is compared with the author's kernels alone."""
     right = stored(draw.wanted(output), output.element)

@@ -102,7 +102,7 @@ class ApplyCheck(Record):
     """The comparison of what both print, as the gate `whole_program` makes it; None: no build."""
 
 
-class Target(NamedTuple):
+class ApplyTarget(NamedTuple):
     """A run's rewrite and the files that it belongs into."""
 
     folder: Path
@@ -114,7 +114,7 @@ class Target(NamedTuple):
     """Where the program's paths begin."""
 
 
-def open_target(folder: Path, record: RunRecord) -> Target:
+def open_target(folder: Path, record: RunRecord) -> ApplyTarget:
     """What `apply` works on. Raises InputError where a rewrite in a file would never run, or the
     folder holds no run."""
     state = read_state(folder)
@@ -132,7 +132,7 @@ def open_target(folder: Path, record: RunRecord) -> Target:
     else:
         main = Path(record.options.kernel_source or record.options.source)
         root = main.parents[len(Path(program.main_path).parts) - 1]
-    return Target(folder, record, program, state.captured, root)
+    return ApplyTarget(folder, record, program, state.captured, root)
 
 
 class _Change(NamedTuple):
@@ -145,7 +145,7 @@ class _Change(NamedTuple):
     rewritten: bytes
 
 
-def put_in(target: Target) -> tuple[Path, ...]:
+def put_in(target: ApplyTarget) -> tuple[Path, ...]:
     """Put the rewrite into the author's files; those that changed.
 
     What they held is kept first: whenever this is killed, `take_out` gives it back. Raises
@@ -177,7 +177,7 @@ def put_in(target: Target) -> tuple[Path, ...]:
     return tuple(one.path for one in changes)
 
 
-def take_out(target: Target) -> tuple[Path, ...]:
+def take_out(target: ApplyTarget) -> tuple[Path, ...]:
     """Give the author's files back byte for byte, also after a `put_in` that was killed; those that
     changed.
 
@@ -228,7 +228,7 @@ def _forget(folder: Path) -> None:
         shutil.rmtree(gone, ignore_errors=True)
 
 
-def _kept(target: Target) -> list[_Change]:
+def _kept(target: ApplyTarget) -> list[_Change]:
     folder = target.folder / _KEPT
     if not folder.is_dir():
         return []
@@ -244,7 +244,7 @@ def _kept(target: Target) -> list[_Change]:
     ]
 
 
-def _from_texts(target: Target) -> list[_Change]:
+def _from_texts(target: ApplyTarget) -> list[_Change]:
     """Of a rewrite that was put in otherwise: by hand, or from a copy of the run."""
     best = _best_of(target)
     changes: list[_Change] = []
@@ -288,7 +288,7 @@ def _write(path: Path, data: bytes) -> None:
     part.replace(real)
 
 
-def _best_of(target: Target) -> dict[str, str]:
+def _best_of(target: ApplyTarget) -> dict[str, str]:
     """Path in the program to text, as `folder.write_best` left it."""
     folder, found = target.folder, {}
     apart = (folder / "best").is_dir()
@@ -312,7 +312,9 @@ def _encoded(text: str, coding: str) -> bytes | None:
         return None
 
 
-def apply_checked(target: Target, options: RunOptions, settings: Settings, say: Say) -> ApplyCheck:
+def apply_checked(
+    target: ApplyTarget, options: RunOptions, settings: Settings, say: Say
+) -> ApplyCheck:
     """Put the rewrite in, build and run the program as it was and as it is, and take the rewrite
     out again where it does not build, runs otherwise or slower; writes `apply-check.json`.
 
@@ -360,7 +362,9 @@ class _Outcome(NamedTuple):
 class _Check:
     """One `--check`: the program without the rewrite is built and run when this is made."""
 
-    def __init__(self, target: Target, options: RunOptions, executor: Executor, say: Say) -> None:
+    def __init__(
+        self, target: ApplyTarget, options: RunOptions, executor: Executor, say: Say
+    ) -> None:
         self.target = target
         self.executor = executor
         self.options = options

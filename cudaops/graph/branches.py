@@ -24,7 +24,7 @@ from cudaops.sandbox.workbench import Workbench
 from cudaops.search.beam import Seed, Supply
 
 
-class Task(Record):
+class BranchTask(Record):
     """One order with all that is needed to carry it out."""
 
     order: Order
@@ -51,7 +51,7 @@ class Explored(Record):
     """Problem and remedy where the model could not be reached."""
 
 
-class Search(Record):
+class BranchSearch(Record):
     """One search: what it may draw on and how far it is."""
 
     number: int = 1
@@ -59,7 +59,7 @@ class Search(Record):
     recipes: tuple[Rewrite, ...] = ()
     hypotheses: tuple[Hypothesis, ...] = ()
     """All that were planned in it."""
-    tasks: tuple[Task, ...] = ()
+    tasks: tuple[BranchTask, ...] = ()
     """The round under way."""
     stop: str | None = None
     """Why no further round follows; None while it goes on."""
@@ -80,10 +80,10 @@ class Search(Record):
         return Supply(tuple(mixed), can_write, can_plan and can_write)
 
 
-def search_of(state: State) -> Search:
+def search_of(state: State) -> BranchSearch:
     """The search under way; an empty one before the first."""
     raw = state.get("search")
-    return Search.model_validate(raw) if raw else Search(number=0)
+    return BranchSearch.model_validate(raw) if raw else BranchSearch(number=0)
 
 
 def explored_of(state: State, search: int | None = None) -> tuple[Explored, ...]:
@@ -145,7 +145,7 @@ async def explore(state: State, context: Context, sandbox: asyncio.Lock) -> Stat
 
     A branch that comes to nothing is a value; only broken infrastructure is raised.
     """
-    task = Task.model_validate(state["task"])
+    task = BranchTask.model_validate(state["task"])
     written = await _written(task, state, context)
     found = None
     rewrite = written.rewrite
@@ -177,7 +177,7 @@ async def explore(state: State, context: Context, sandbox: asyncio.Lock) -> Stat
     return {"explored": [explored.model_dump(mode="json")]}
 
 
-async def _written(task: Task, state: State, context: Context) -> _Written:
+async def _written(task: BranchTask, state: State, context: Context) -> _Written:
     order, developer = task.order, context.developer
     family = order.family or "other"
     if order.rewrite is not None:
@@ -203,7 +203,7 @@ async def _written(task: Task, state: State, context: Context) -> _Written:
     return _Written(rewrite, written.family, rewrite.title if rewrite else title, problem)
 
 
-def task_view(task: Task, state: State, context: Context) -> RunView:
+def task_view(task: BranchTask, state: State, context: Context) -> RunView:
     """What the developer sees: the run, with the branch that is to be improved as its incumbent."""
     number = search_of(state).number
     branches = [e.branch for e in explored_of(state, number)]

@@ -27,14 +27,14 @@ Body = Callable[[State, Context], Awaitable[tuple[State, str]]]
 """Takes state and services; gives the partial update and one line on what was found."""
 
 
-class Node(Protocol):
+class GraphNode(Protocol):
     """What LangGraph calls."""
 
     def __call__(self, state: State, *, runtime: Runtime[Context]) -> Awaitable[State]:
         """Run the node; gives the partial update."""
 
 
-def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
+def stage(name: str, agent: AgentName, doing: str, body: Body) -> GraphNode:
     """Wrap a body: `started` and `finished` events, seconds by stage."""
 
     async def node(state: State, *, runtime: Runtime[Context]) -> State:
@@ -60,7 +60,7 @@ def stage(name: str, agent: AgentName, doing: str, body: Body) -> Node:
     return node
 
 
-class Clock:
+class BusyTime:
     """Time in which at least one of several was at work."""
 
     def __init__(self) -> None:
@@ -79,11 +79,10 @@ class Clock:
         return 0.0 if self._active else time.monotonic() - self._began
 
 
-def overlapping(
-    name: str, agent: AgentName, body: Callable[[State, Context], Awaitable[State]]
-) -> Node:
-    """Wrap a body as `stage` does, without its events: the body announces the result."""
-    clock = Clock()
+def overlapping(body: Callable[[State, Context], Awaitable[State]]) -> GraphNode:
+    """Wrap the body of `explore`, whose runs overlap, as `stage` does, without its events: the
+    body announces the result."""
+    clock = BusyTime()
 
     async def node(state: State, *, runtime: Runtime[Context]) -> State:
         context = runtime.context
@@ -96,13 +95,13 @@ def overlapping(
         except GraphBubbleUp:
             raise
         except Exception as error:
-            context.events.emit(name, agent, "failed", str(error))
+            context.events.emit("explore", "optimizer", "failed", str(error))
             raise
         finally:
             seconds = clock.stop()
-        return {**update, "seconds_by_stage": {name: seconds}}
+        return {**update, "seconds_by_stage": {"explore": seconds}}
 
-    node.__name__ = name
+    node.__name__ = "explore"
     return node
 
 
@@ -223,7 +222,7 @@ def _add_search(graph: StateGraph[State, Context, State, State]) -> str:
         return await explore(state, context, one_at_a_time)
 
     graph.add_node("seed", stage("seed", "optimizer", "looking for places to begin", search.seed))
-    graph.add_node("explore", overlapping("explore", "optimizer", branch))
+    graph.add_node("explore", overlapping(branch))
     graph.add_node("gather", stage("gather", "optimizer", "comparing the branches", search.gather))
     graph.add_edge("research", "seed")
     graph.add_conditional_edges("seed", route_seed, ["explore", "report"])

@@ -19,9 +19,9 @@ from cudaops.domain.certificate import (
     Anchor,
     AuthorProgram,
     BufferHash,
-    Build,
     CandidateIdentity,
     Certificate,
+    CertifiedBuild,
     FileHash,
     GlobalHash,
     Release,
@@ -48,7 +48,7 @@ STORED = (PROGRAM_FILE, "state/captured.json", "state/options.json", TREE)
 """What a confirmation works from, beside the certificate."""
 
 
-class Run(NamedTuple):
+class CertifiedRun(NamedTuple):
     """What a certificate says of the run as a whole."""
 
     id: str
@@ -97,7 +97,7 @@ def write_certificate(
     decided = Decided.of(state)
     if decided is None:
         raise ValueError("a rejected candidate gets no certificate")
-    run = Run(record.run_id, record.date, record.options.policy)
+    run = CertifiedRun(record.run_id, record.date, record.options.policy)
     certificate = build_certificate(run, bench, decided, folder)
     return write_signed(folder / CERTIFICATE_NAME, certificate, folder, key)
 
@@ -114,7 +114,9 @@ def signing_key(key: Path | None, run: Path) -> Signer | NoKey:
     return find_or_make_key(key, avoid=(run,))
 
 
-def build_certificate(run: Run, bench: Workbench, decided: Decided, folder: Path) -> Certificate:
+def build_certificate(
+    run: CertifiedRun, bench: Workbench, decided: Decided, folder: Path
+) -> Certificate:
     """The certificate of one rewrite, from the open workbench and the files in the run folder.
 
     Runs the baseline on the anchors' probes. Raises SandboxUnavailable where what compiled before
@@ -237,7 +239,7 @@ def _program(bench: Workbench) -> AuthorProgram:
     )
 
 
-def _builds(bench: Workbench, rewrite: Rewrite) -> tuple[Build, ...]:
+def _builds(bench: Workbench, rewrite: Rewrite) -> tuple[CertifiedBuild, ...]:
     """The units that ran, from the cache; the widened one where it compiles."""
     widened = bench.baseline(bench.workloads[0]).widened
     builds = [_build("baseline", _compiled(bench, None))]
@@ -256,12 +258,12 @@ def _compiled(bench: Workbench, rewrite: Rewrite | None) -> Compiled:
     )
 
 
-def _build(what: str, compiled: Compiled) -> Build:
+def _build(what: str, compiled: Compiled) -> CertifiedBuild:
     folder = Path(compiled.folder)
     image = next((folder / n for n in (IMAGE, EXECUTABLE) if (folder / n).is_file()), None)
     package = str(Path(cudaops.__file__).parent)
     command = compiled.command.replace(package, "<cudaops>").replace(str(folder), ".")
-    return Build.model_validate(
+    return CertifiedBuild.model_validate(
         {
             "what": what,
             "key": compiled.key,

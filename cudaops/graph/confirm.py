@@ -31,8 +31,8 @@ from cudaops.executors.untrusted_files import remove
 from cudaops.gates.evaluate import evaluate
 from cudaops.graph.certificate import (
     Certified,
+    CertifiedRun,
     Decided,
-    Run,
     best_files,
     build_certificate,
     run_anchors,
@@ -52,7 +52,7 @@ CONFIRMATIONS = "confirmations"
 CONFIRMATION_NAME = "confirmation.json"
 
 
-class Confirmed(NamedTuple):
+class ConfirmationResult(NamedTuple):
     """Its result and where it was written."""
 
     confirmation: Confirmation
@@ -61,7 +61,7 @@ class Confirmed(NamedTuple):
 
 def confirm_run(
     certified: Certified, options: RunOptions, on_event: OnEvent, settings: Settings
-) -> Confirmed:
+) -> ConfirmationResult:
     """Judge again and write `confirmations/TIME/confirmation.json`.
 
     Where time is measured now, was modelled before and the rewrite holds, an accepted certificate
@@ -89,14 +89,14 @@ def _confirmed(
     executor: Executor,
     on_event: OnEvent,
     settings: Settings,
-) -> Confirmed:
+) -> ConfirmationResult:
     with _new_folder(certified.folder) as folder:
         events = EventLog(folder / "events.jsonl", on_event)
         bench = _bench(certified, with_found_device(options, executor), executor, folder)
         _same_files(certified, bench)
         warm(bench)
         confirmation, decided = _judged(certified, bench, events)
-        run = Run(confirmation.run_id, confirmation.date, bench.policy)
+        run = CertifiedRun(confirmation.run_id, confirmation.date, bench.policy)
         modelled = certified.certificate.time_source not in MEASURED
         if confirmation.result == "holds" and modelled and bench.executor.time_source in MEASURED:
             certificate = build_certificate(run, bench, decided, certified.folder)
@@ -114,7 +114,7 @@ def _confirmed(
         notice = remember_again(certified, decided, bench, options, settings, ours=ours)
         if notice is not None:
             events.emit("verify", "verify", "notice", notice)
-    return Confirmed(confirmation, folder)
+    return ConfirmationResult(confirmation, folder)
 
 
 def _bench(

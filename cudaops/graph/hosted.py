@@ -28,7 +28,7 @@ from cudaops.executors.untrusted_files import remove
 from cudaops.graph.resolve_options import Proposer, Target, choose, new_folder, place, resolve
 from cudaops.mcp_servers.opening import OpenOptions
 from cudaops.mcp_servers.optimize import OptimizeRequest, ToolOptions
-from cudaops.mcp_servers.sessions import Decision, Session
+from cudaops.mcp_servers.sessions import JudgedRewrite, Session
 from cudaops.program.given import check_arguments
 from cudaops.sandbox.stripping import CONFINED
 from cudaops.sandbox.workbench import Workbench
@@ -36,7 +36,7 @@ from cudaops.settings import Settings
 
 if TYPE_CHECKING:
     from cudaops.graph.run import OpenRun
-    from cudaops.models.host import HostModel
+    from cudaops.models.mcp_sampling import HostModel
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class Hosting:
         Raises what `graph.run.start` does, and Stopped.
         """
         from cudaops.graph.run import start
-        from cudaops.models.host import lending
+        from cudaops.models.mcp_sampling import lending
 
         asked = request.options
         if model is not None:
@@ -120,7 +120,7 @@ class Hosting:
             if request.runs != self._users_runs:
                 _tidy(Path(options.out), only_read=True)
 
-    def write_run(self, bench: Workbench, decision: Decision) -> RunRecord:
+    def write_run(self, bench: Workbench, decision: JudgedRewrite) -> RunRecord:
         """Keep an accepted rewrite as a run in the bench's folder, with its certificate."""
         from cudaops.agents.supervisor import attempt_of
         from cudaops.graph.run import finish

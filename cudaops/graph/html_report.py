@@ -38,7 +38,7 @@ def html_report(
     return html.document(record, recording.events if events is None else events, beside)
 
 
-def _evidence(path: Path) -> html.Evidence | None:
+def _evidence(path: Path) -> html.CertificateView | None:
     """The certificate and what its signature is worth; None where the run has none."""
     try:
         data = path.read_bytes()
@@ -48,10 +48,10 @@ def _evidence(path: Path) -> html.Evidence | None:
     try:
         envelope = open_envelope(data, path.name)
     except InputError as error:
-        return html.Evidence(None, str(error), sha256=digest)
+        return html.CertificateView(None, str(error), sha256=digest)
     if not isinstance(envelope.record, Certificate):
-        return html.Evidence(None, f"it is a {envelope.format}", sha256=digest)
+        return html.CertificateView(None, f"it is a {envelope.format}", sha256=digest)
     signature = (
         envelope.state if envelope.state == "signed" else f"{envelope.state}: {envelope.why}"
     )
-    return html.Evidence(envelope.record, signature, envelope.signer, digest)
+    return html.CertificateView(envelope.record, signature, envelope.signer, digest)

@@ -18,10 +18,10 @@ from cudaops.domain.model_use import ModelUse, Price
 from cudaops.domain.run import AccessSummary, RunOptions
 from cudaops.errors import ModelUnavailable, PrerequisiteError
 from cudaops.graph.folder import write_whole
-from cudaops.memory.run_memory import Snapshot
+from cudaops.memory.run_memory import MemorySnapshot
 from cudaops.models.budget import Budget
-from cudaops.models.build import ModelAccess
-from cudaops.models.caller import Caller, connect
+from cudaops.models.caller import ModelCaller, connect
+from cudaops.models.clients import ModelAccess
 from cudaops.models.failures import Backoff
 from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, Provider, parse_model
@@ -34,7 +34,6 @@ from cudaops.prompts.expert_notes import bearing, catalogue
 from cudaops.prompts.hints import hints_for
 from cudaops.prompts.prompt import count_tokens
 from cudaops.prompts.roles import Briefing, Judging
-from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.registry import propose
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -52,7 +51,7 @@ class Development(NamedTuple):
     """The developer of a run, or why recipes alone propose."""
 
     developer: ModelDeveloper | None
-    caller: Caller | None
+    caller: ModelCaller | None
     notice: str | None = None
     """Why no model is asked although one was wanted; None where none was."""
     spent: ModelUse | None = None
@@ -79,7 +78,7 @@ def develop(
     settings: Settings,
     bench: Workbench,
     toolbox: Toolbox,
-    snapshot: Snapshot,
+    snapshot: MemorySnapshot,
     deadline: float,
     say: Callable[[str], None],
 ) -> Development:
@@ -162,7 +161,7 @@ def _price(
 
 
 def brief_with(
-    options: RunOptions, bench: Workbench, snapshot: Snapshot
+    options: RunOptions, bench: Workbench, snapshot: MemorySnapshot
 ) -> Callable[[RunView], Briefing]:
     """A function from the run's state to a Briefing whose stable parts never change in a run."""
     kept = Path(options.out) / "state" / "exemplar.cu"
@@ -233,12 +232,10 @@ def _exemplar(view: RunView, accesses: Sequence[AccessSummary], kept: Path) -> s
 
 def _nearest(view: RunView, accesses: Sequence[AccessSummary]) -> str:
     """What the recipe that leads against the verdict writes for this very kernel, where that is
-    short; else the example for the verdict, if the kernel is of its kind. The author's text in
-    other blocks is no example of anything."""
+    short; else the example for the verdict, if the kernel is of its kind."""
     written = propose(view.program, view.kernel, view.workloads, view.verdict, relieving_only=True)
     for rewrite in written[:1]:
-        other_blocks_only = rewrite.proposer == f"recipe:{GeometryRecipe.name}"
-        if not other_blocks_only and count_tokens(rewrite.source) <= EXEMPLAR_TOKENS:
+        if count_tokens(rewrite.source) <= EXEMPLAR_TOKENS:
             return rewrite.source
     nearest = exemplar_for(view.verdict, accesses)
     return nearest.text if nearest is not None else ""

@@ -35,7 +35,7 @@ from cudaops.graph.model_optimizer import lesson, model_out, next_rewrite
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
 from cudaops.graph.techniques import attributed
-from cudaops.mcp_servers.judging import Judged
+from cudaops.mcp_servers.judging import RewriteDecision
 from cudaops.mcp_servers.sandbox import TrialResult
 from cudaops.recipes.registry import family_of
 from cudaops.sandbox.workbench import Workbench
@@ -297,7 +297,7 @@ async def evaluate(state: State, context: Context) -> tuple[State, str]:
     }
     iteration = len(state.get("attempts", [])) + 1
     say = context.events.announcing("sandbox", "sandbox", title=rewrite.title, iteration=iteration)
-    judged = await context.toolbox.call("sandbox", "judge_rewrite", Judged, arguments, say)
+    judged = await context.toolbox.call("sandbox", "judge_rewrite", RewriteDecision, arguments, say)
     assert judged.evaluation is not None
     update: State = {
         "evaluation": judged.evaluation.model_dump(mode="json"),

@@ -22,7 +22,7 @@ from cudaops.graph.context import Context
 from cudaops.graph.events import utc_now
 from cudaops.graph.folder import run_id_of, write_whole
 from cudaops.graph.state import State
-from cudaops.memory.run_memory import RunMemory, Snapshot, entry_again, entry_of
+from cudaops.memory.run_memory import MemorySnapshot, RunMemory, entry_again, entry_of
 from cudaops.memory.store import Memory
 from cudaops.program.fingerprint import structure_key
 from cudaops.reports import json as run_json
@@ -44,9 +44,9 @@ def open_memory(options: RunOptions, settings: Settings, bench: Workbench) -> Ru
     prompts and the order of recipes do not change under way."""
     folder = settings.memory_folder if options.use_memory else None
     kept = Path(options.out) / "state" / "memory.json"
-    snapshot: Snapshot | None = None
+    snapshot: MemorySnapshot | None = None
     with contextlib.suppress(FileNotFoundError, ValidationError):
-        snapshot = Snapshot.model_validate_json(kept.read_text("utf-8"))
+        snapshot = MemorySnapshot.model_validate_json(kept.read_text("utf-8"))
     memory = RunMemory(folder, key_of(bench), snapshot)
     if snapshot is None:
         write_whole(kept, memory.snapshot.model_dump_json(indent=2) + "\n")

@@ -13,9 +13,9 @@ from cudaops.domain.profile import Verdict
 from cudaops.domain.search import Branch, Order
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.graph.branches import (
+    BranchSearch,
+    BranchTask,
     Explored,
-    Search,
-    Task,
     explored_of,
     incumbent_us,
     known_texts,
@@ -28,7 +28,7 @@ from cudaops.graph.folder import write_json, write_whole
 from cudaops.graph.model_optimizer import announce_plan, model_out, scope_of
 from cudaops.graph.nodes import kept_search, may_transform
 from cudaops.graph.state import State
-from cudaops.recipes.registry import family_of, propose
+from cudaops.recipes.registry import propose
 from cudaops.sandbox.workbench import Workbench
 from cudaops.search.beam import Round, plan_round
 from cudaops.search.selection import champion, ranking
@@ -52,16 +52,16 @@ async def seed(state: State, context: Context) -> tuple[State, str]:
     )
     incumbent = incumbent_of(state)
     kept: State = {}
-    if may_transform(incumbent) and all(family_of(r) == "launch_geometry" for r in recipes):
+    if may_transform(incumbent) and not recipes:
         say = context.events.announcing("seed", "optimizer", title="transformations")
         searched = await search_transformations(
             context.toolbox, incumbent, verdict.subtype, context.search_limits, say
         )
         kept = kept_search(state, searched)
         known = known_texts(state)
-        recipes += tuple(x.rewrite for x in searched.found if x.rewrite.source_id not in known)
-    begun = Search(number=search_of(state).number + 1, recipes=recipes)
-    step = Step(state, context, begun)
+        recipes = tuple(x.rewrite for x in searched.found if x.rewrite.source_id not in known)
+    begun = BranchSearch(number=search_of(state).number + 1, recipes=recipes)
+    step = SearchStep(state, context, begun)
     await step.plan(context.options.search.width, step.scope)
     nothing = "no untried proposal" if state.get("attempts") else "no proposal"
     if await step.next_round():
@@ -74,7 +74,7 @@ async def seed(state: State, context: Context) -> tuple[State, str]:
 async def gather(state: State, context: Context) -> tuple[State, str]:
     """What the branches came to: another round, or the best one to the judge, the next best after
     a rejection."""
-    step = Step(state, context, search_of(state))
+    step = SearchStep(state, context, search_of(state))
     late = context.out_of_time()
     gone = next((e.unavailable for e in step.explored if e.unavailable is not None), None)
     if gone is not None and step.can_write:
@@ -88,10 +88,10 @@ async def gather(state: State, context: Context) -> tuple[State, str]:
     return step.put_forward()
 
 
-class Step:
+class SearchStep:
     """One node's work on a search, and what the state will be told of it."""
 
-    def __init__(self, state: State, context: Context, search: Search) -> None:
+    def __init__(self, state: State, context: Context, search: BranchSearch) -> None:
         self.state = state
         self.context = context
         self.search = search
@@ -148,7 +148,7 @@ class Step:
         if late is not None:
             self.over(late)
             return False
-        tasks: tuple[Task, ...] | None = None
+        tasks: tuple[BranchTask, ...] | None = None
         while planned.stop is None and tasks is None:
             try:
                 tasks = await self._tasks(planned.orders)
@@ -177,7 +177,7 @@ class Step:
             self.context.options.search, self.branches, incumbent_us(self.state), supply
         )
 
-    async def _tasks(self, orders: Sequence[Order]) -> tuple[Task, ...]:
+    async def _tasks(self, orders: Sequence[Order]) -> tuple[BranchTask, ...]:
         """The orders with what each is to write. Raises ModelUnavailable."""
         wanted = Counter(o.parents[0] for o in orders if o.kind == "expand")
         parents = {b.id: b for b in self.branches}
@@ -191,7 +191,7 @@ class Step:
             if isinstance(answer, BaseException):
                 raise answer  # after every other question was answered
             ideas[number] = answer
-        tasks: list[Task] = []
+        tasks: list[BranchTask] = []
         for order in orders:
             if order.kind == "expand":
                 waiting = ideas[order.parents[0]]
@@ -199,25 +199,25 @@ class Step:
                 about = looked[order.parents[0]]
                 tasks.append(about.model_copy(update={"order": order, "hypothesis": idea}))
             else:
-                tasks.append(Task(order=order, hypothesis=self._hypothesis(order)))
+                tasks.append(BranchTask(order=order, hypothesis=self._hypothesis(order)))
         return tuple(tasks)
 
-    async def _diagnosed(self, parent: Branch) -> Task:
+    async def _diagnosed(self, parent: Branch) -> BranchTask:
         """What limits the branch now; as the run's where that cannot be found out."""
         order = Order(id=parent.id, round=parent.order.round, kind="expand", parents=(parent.id,))
         name = f"{self.search.number:02d}-b{parent.id}.json"
         kept = self.context.bench.folder / "state" / "diagnosed" / name
         if kept.exists():  # measured again it would differ, and so would the question to the model
-            return Task.model_validate_json(kept.read_text("utf-8"))
+            return BranchTask.model_validate_json(kept.read_text("utf-8"))
         try:
             found = await profiler.profile(self.context.toolbox, parent.rewrite)
         except InputError:
-            return Task(order=order)
-        task = Task(order=order, profile=found.profile, verdict=found.verdict)
+            return BranchTask(order=order)
+        task = BranchTask(order=order, profile=found.profile, verdict=found.verdict)
         write_whole(kept, task.model_dump_json() + "\n")
         return task
 
-    async def _ideas(self, about: Task, wanted: int) -> list[Hypothesis]:
+    async def _ideas(self, about: BranchTask, wanted: int) -> list[Hypothesis]:
         developer = self.context.developer
         assert developer is not None, "only a search with a model improves branches"
         view = task_view(about, self._seen(), self.context)
@@ -278,7 +278,7 @@ class Step:
         return update, f"{found}; {self.search.stop}"
 
 
-_NO_TASK = Task(order=Order(id=0, round=0, kind="seed"))
+_NO_TASK = BranchTask(order=Order(id=0, round=0, kind="seed"))
 
 
 def joined(first: Branch, second: Branch, bench: Workbench) -> Hypothesis:

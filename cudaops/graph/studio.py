@@ -74,7 +74,7 @@ class Served(Asked):
     report: str | None = None
 
 
-class Answer(Record):
+class StudioOutput(Record):
     """What comes out."""
 
     folder: str
@@ -85,7 +85,7 @@ class Answer(Record):
     """`report.md`."""
 
 
-Outer = CompiledStateGraph[Served, None, Asked, Answer]
+Outer = CompiledStateGraph[Served, None, Asked, StudioOutput]
 
 
 def studio_graph(
@@ -118,8 +118,8 @@ def studio_graph(
             record = await _run(inner, Path(state.folder), load, config)
         return {"record": record.model_dump(mode="json"), "report": markdown.run_report(record)}
 
-    graph: StateGraph[Served, None, Asked, Answer] = StateGraph(
-        Served, input_schema=Asked, output_schema=Answer
+    graph: StateGraph[Served, None, Asked, StudioOutput] = StateGraph(
+        Served, input_schema=Asked, output_schema=StudioOutput
     )
     graph.add_node("intake", intake, input_schema=Asked)
     graph.add_node("optimize", optimize)

@@ -13,7 +13,7 @@ from cudaops.gates.evaluate import Screened
 from cudaops.gates.object import same_device_code
 from cudaops.graph.context import Context
 from cudaops.program.plans import make_rewrite
-from cudaops.program.techniques import Stated, stated_in
+from cudaops.program.techniques import StatedTechnique, stated_in
 
 LEAST_GAIN = 1.02
 """Factor below which a technique counts as ineffective. Chosen: what two measurements of the same
@@ -45,7 +45,7 @@ async def attributed(evaluation: Evaluation, context: Context) -> tuple[Techniqu
 
 
 async def _attributed(
-    rewrite: Rewrite, one: Stated, whole_us: float | None, context: Context, say: Say
+    rewrite: Rewrite, one: StatedTechnique, whole_us: float | None, context: Context, say: Say
 ) -> Technique:
     def found(**told: object) -> Technique:
         return Technique.model_validate({"name": one.name, "says": one.says, **told})

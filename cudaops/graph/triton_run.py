@@ -39,11 +39,11 @@ from cudaops.problem.reference import find_interpreter
 from cudaops.program.patch import file_patch
 from cudaops.reports import markdown
 from cudaops.settings import Settings
-from cudaops.triton.bench import Bench, axes, open_bench
-from cudaops.triton.host import Host
+from cudaops.triton.bench import TritonBench, axes, open_bench
 from cudaops.triton.hygiene import spliced, values_set, why_refused
-from cudaops.triton.judging import Candidate, Judged, judge_candidate, tune
+from cudaops.triton.judging import TritonCandidate, TritonJudgement, judge_candidate, tune
 from cudaops.triton.source import OPTIONS, TritonProgram
+from cudaops.triton.worker_process import Host
 
 NO_TIMES = (
     "Triton's interpreter has no times, so nothing can be tuned on cpu: --executor cuda; "
@@ -58,7 +58,7 @@ TRIALS = 3
 
 class _Open(NamedTuple):
     options: RunOptions
-    bench: Bench
+    bench: TritonBench
     script: Path
     started: float
     intake_s: float
@@ -77,7 +77,7 @@ def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunReco
                   and t["time_us"] < author["time_us"]]  # fmt: skip
         if not better:
             notices.append(NOTHING_FASTER)
-        judged: list[tuple[Rewrite, Judged]] = []
+        judged: list[tuple[Rewrite, TritonJudgement]] = []
         for number, setting in enumerate(better[: options.max_iterations], 1):
             changed = {n: v for n, v in setting["values"].items() if run.bench.values[n] != v}
             found = _judge(run, number, _retuned(run, changed))
@@ -117,7 +117,7 @@ def verify_files(
         else:
             path = run.bench.folder / "rewrite.py"
             path.write_text(text, encoding="utf-8")
-            candidate = Candidate(rewrite.name, path, more, program)
+            candidate = TritonCandidate(rewrite.name, path, more, program)
             judged = [_judge(run, 1, candidate, text)]
         notices = [NO_CERTIFICATE]
         if not run.bench.host.on_gpu:
@@ -131,7 +131,7 @@ def profile_lines(options: RunOptions, on_event: OnEvent, settings: Settings) ->
         return [*_told(run.bench)]
 
 
-def _told(bench: Bench) -> Iterator[str]:
+def _told(bench: TritonBench) -> Iterator[str]:
     clock = bench.captures[0].device or "Triton's interpreter: no times"
     for number, capture in enumerate(bench.captures):
         for one in sorted(capture.launches, key=lambda x: -x.total_us):
@@ -234,14 +234,14 @@ def _tuned(run: _Open) -> list[dict[str, Any]]:
     return tried
 
 
-def _retuned(run: _Open, changed: dict[str, int]) -> Candidate:
+def _retuned(run: _Open, changed: dict[str, int]) -> TritonCandidate:
     program, kernel = run.bench.program, run.bench.kernel
     text = program.edited(program.with_values(kernel.name, changed))
     title = ", ".join(f"{n}={v}" for n, v in changed.items())
-    return Candidate(title, run.bench.module, changed, text)
+    return TritonCandidate(title, run.bench.module, changed, text)
 
 
-def _rewrite(bench: Bench, candidate: Candidate, text: str) -> Rewrite:
+def _rewrite(bench: TritonBench, candidate: TritonCandidate, text: str) -> Rewrite:
     by = "user" if text else "tuner"
     names = {**bench.values, **{n: OPTIONS.get(n, 0) for n in candidate.values if n in OPTIONS}}
     plan = LaunchPlan(
@@ -256,7 +256,9 @@ def _rewrite(bench: Bench, candidate: Candidate, text: str) -> Rewrite:
     )  # fmt: skip
 
 
-def _judge(run: _Open, number: int, candidate: Candidate, text: str = "") -> tuple[Rewrite, Judged]:
+def _judge(
+    run: _Open, number: int, candidate: TritonCandidate, text: str = ""
+) -> tuple[Rewrite, TritonJudgement]:
     rewrite = _rewrite(run.bench, candidate, text)
     run.events.emit("sandbox", "sandbox", "started", f"judging {candidate.title}")
     say = run.events.announcing("sandbox", "sandbox")
@@ -268,18 +270,22 @@ def _judge(run: _Open, number: int, candidate: Candidate, text: str = "") -> tup
     return rewrite, judged
 
 
-def _refused(run: _Open, module: TritonProgram, problems: Sequence[str]) -> tuple[Rewrite, Judged]:
+def _refused(
+    run: _Open, module: TritonProgram, problems: Sequence[str]
+) -> tuple[Rewrite, TritonJudgement]:
     gate = Gate(name="hygiene", passed=False, summary="; ".join(problems[:3]),
                 numbers={"refused": float(len(problems))})  # fmt: skip
     run.events.announcing("sandbox", "sandbox")(gate)
-    judged = Judged(judge((gate,), (), Policy()))
-    candidate = Candidate(module.name, run.bench.module, {}, run.bench.program.text)
+    judged = TritonJudgement(judge((gate,), (), Policy()))
+    candidate = TritonCandidate(module.name, run.bench.module, {}, run.bench.program.text)
     rewrite = _rewrite(run.bench, candidate, module.text)
     _write(run, 1, rewrite, judged, "")
     return rewrite, judged
 
 
-def _write(run: _Open, number: int, rewrite: Rewrite, judged: Judged, program: str) -> None:
+def _write(
+    run: _Open, number: int, rewrite: Rewrite, judged: TritonJudgement, program: str
+) -> None:
     decided = judged.judgement
     line = f"{decided.outcome}: {decided.reason}"
     attempt = _attempt(number, rewrite, judged, [])
@@ -292,7 +298,7 @@ def _write(run: _Open, number: int, rewrite: Rewrite, judged: Judged, program: s
 
 
 def _attempt(
-    number: int, rewrite: Rewrite, judged: Judged, tried: Sequence[dict[str, Any]]
+    number: int, rewrite: Rewrite, judged: TritonJudgement, tried: Sequence[dict[str, Any]]
 ) -> Attempt:
     decided, comparisons = judged.judgement, judged.comparisons
     before, after = mean_times_us(comparisons) if comparisons else (None, None)
@@ -325,7 +331,7 @@ def _attempt(
 
 def _finish(
     run: _Open,
-    judged: Sequence[tuple[Rewrite, Judged]],
+    judged: Sequence[tuple[Rewrite, TritonJudgement]],
     tried: Sequence[dict[str, Any]],
     notices: Sequence[str],
     settings: Settings,
@@ -376,7 +382,7 @@ def _finish(
     return record
 
 
-def _reason(judged: Sequence[tuple[Rewrite, Judged]], accepted: bool) -> str:
+def _reason(judged: Sequence[tuple[Rewrite, TritonJudgement]], accepted: bool) -> str:
     if not judged:
         return NOTHING_FASTER
     decided = [j.judgement for _, j in judged]
@@ -388,7 +394,7 @@ def _reason(judged: Sequence[tuple[Rewrite, Judged]], accepted: bool) -> str:
     return last.reason
 
 
-def _program_summary(bench: Bench) -> ProgramSummary:
+def _program_summary(bench: TritonBench) -> ProgramSummary:
     launches = [
         one for c in bench.captures for one in c.launches if one.kernel == bench.kernel.name
     ]
@@ -420,7 +426,7 @@ def _program_summary(bench: Bench) -> ProgramSummary:
 def _verify_summary(
     options: RunOptions,
     attempts: Sequence[Attempt],
-    judged: Sequence[tuple[Rewrite, Judged]],
+    judged: Sequence[tuple[Rewrite, TritonJudgement]],
     kept: int | None,
 ) -> VerifySummary:
     shown = attempts[(kept or len(attempts)) - 1] if attempts else None

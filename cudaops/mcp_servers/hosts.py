@@ -102,7 +102,7 @@ CLIENTS: Mapping[ClientName, Client] = {
 }
 
 
-class Change(NamedTuple):
+class ConfigChange(NamedTuple):
     """A host's file before and after."""
 
     path: Path
@@ -138,7 +138,7 @@ def snippet(client: ClientName, command: Sequence[str], env: Mapping[str, str]) 
 
 def add_entry(
     client: ClientName, path: Path, command: Sequence[str], env: Mapping[str, str]
-) -> Change:
+) -> ConfigChange:
     """The change that adds or renews the entry and keeps everything else.
 
     Raises InputError where the file cannot be merged into without a loss; it shows what to paste.
@@ -146,31 +146,31 @@ def add_entry(
     row, before = CLIENTS[client], _read(path)
     if row.toml:
         after = _toml_with(path, before, _toml_entry(row, command, env))
-        return Change(path, before, after)
+        return ConfigChange(path, before, after)
     document = _parsed(path, before, snippet(client, command, env))
     servers = document.setdefault(row.key, {})
     if not isinstance(servers, dict):
         raise InputError(f"{path}: `{row.key}` is not an object there; fix it first")
     wanted = _entry(row, command, env)
     if servers.get(ENTRY) == wanted:
-        return Change(path, before, before or "")
+        return ConfigChange(path, before, before or "")
     servers[ENTRY] = wanted
-    return Change(path, before, _dumped(document, _indent(before)))
+    return ConfigChange(path, before, _dumped(document, _indent(before)))
 
 
-def remove_entry(client: ClientName, path: Path) -> Change:
+def remove_entry(client: ClientName, path: Path) -> ConfigChange:
     """The change that takes the entry out again; none where it is not there."""
     row, before = CLIENTS[client], _read(path)
     if before is None:
-        return Change(path, None, "")._replace(before="")
+        return ConfigChange(path, None, "")._replace(before="")
     if row.toml:
-        return Change(path, before, _toml_with(path, before, ""))
+        return ConfigChange(path, before, _toml_with(path, before, ""))
     document = _parsed(path, before, f"take `{ENTRY}` out of `{row.key}`")
     servers = document.get(row.key)
     if not isinstance(servers, dict) or ENTRY not in servers:
-        return Change(path, before, before)
+        return ConfigChange(path, before, before)
     del servers[ENTRY]
-    return Change(path, before, _dumped(document, _indent(before)))
+    return ConfigChange(path, before, _dumped(document, _indent(before)))
 
 
 def _entry(row: Client, command: Sequence[str], env: Mapping[str, str]) -> dict[str, Any]:

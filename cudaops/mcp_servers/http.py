@@ -19,18 +19,18 @@ SCOPE = "run"
 MIN_TOKEN_CHARS = 16
 
 
-class Caller(NamedTuple):
+class TokenHolder(NamedTuple):
     """Whose token it is and what it allows."""
 
     name: str
     scopes: tuple[str, ...]
 
 
-Verify = Callable[[str], Awaitable[Caller | None]]
+Verify = Callable[[str], Awaitable[TokenHolder | None]]
 """Looks a bearer token up; None: unknown or expired."""
 
 
-class Tokens(TokenVerifier):
+class BearerTokens(TokenVerifier):
     """Accepts the bearer tokens that a callback knows, where they allow to run."""
 
     def __init__(self, verify: Verify) -> None:
@@ -51,9 +51,9 @@ def one_token(token: str) -> Verify:
         raise InputError(f"a token needs at least {MIN_TOKEN_CHARS} characters")
     wanted = hashlib.sha256(token.encode()).digest()
 
-    async def verify(given: str) -> Caller | None:
+    async def verify(given: str) -> TokenHolder | None:
         digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
-        return Caller("token", (SCOPE,)) if hmac.compare_digest(digest, wanted) else None
+        return TokenHolder("token", (SCOPE,)) if hmac.compare_digest(digest, wanted) else None
 
     return verify
 
@@ -80,7 +80,7 @@ def _guarded(
     server: FastMCP, verify: Verify | None, allowed_hosts: Sequence[str]
 ) -> dict[str, Any]:
     """The server asks for its token; what it is served with keeps foreign names out."""
-    server.auth = None if verify is None else Tokens(verify)
+    server.auth = None if verify is None else BearerTokens(verify)
     return {"host_origin_protection": True, "allowed_hosts": list(allowed_hosts)}
 
 

@@ -24,8 +24,8 @@ from cudaops.mcp_servers.opening import RaisedBarOptions
 from cudaops.mcp_servers.rewrites import SourceText, TunedValues, read_rewrite
 from cudaops.mcp_servers.sessions import (
     MAX_TEXT_CHARS,
-    Decision,
     HeaderTexts,
+    JudgedRewrite,
     OpenBench,
     ProgramTexts,
     SessionProvider,
@@ -51,11 +51,11 @@ Everything = Annotated[
 ]
 WholeText = Annotated[str, Field(min_length=1, max_length=MAX_TEXT_CHARS)]
 
-WriteRun = Callable[[Workbench, Decision], RunRecord]
+WriteRun = Callable[[Workbench, JudgedRewrite], RunRecord]
 """Keeps an accepted rewrite of a bench as a finished run."""
 
 
-class Judged(Record):
+class RewriteDecision(Record):
     """The decision about a rewrite and what it rests on."""
 
     rewrite_id: str
@@ -115,7 +115,7 @@ def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun 
         why: str = "",
         everything: Everything = False,
         context: Context = CurrentContext(),  # noqa: B008
-    ) -> Judged:
+    ) -> RewriteDecision:
         """Compile, verify and time a rewrite through every gate, and decide."""
         program, say, note = sessions.current().open_bench, progress(context), log(context)
         bench = program.bench
@@ -153,7 +153,7 @@ def add_judging(server: FastMCP, sessions: SessionProvider, write_run: WriteRun 
         files: HeaderTexts = {},  # noqa: B006
         everything: Everything = False,
         context: Context = CurrentContext(),  # noqa: B008
-    ) -> Judged:
+    ) -> RewriteDecision:
         """Judge one program's kernel against another's: same function, same precision, faster.
         The baseline becomes the open program."""
         session = sessions.current()
@@ -173,7 +173,7 @@ def _judge(
     *,
     given: HandedIn | None = None,
     everything: bool,
-) -> Judged:
+) -> RewriteDecision:
     """Evaluate and decide, and keep the decision. The bar can be raised by a client, never
     lowered. `given`: the program that the rewrite was taken from."""
     bench, decided = program
@@ -185,11 +185,11 @@ def _judge(
     evaluation, notices = evaluated(bench, rewrite, given, unreviewed, say)
     judgement = evaluation.judged(unreviewed)
     rewrite = evaluation.rewrite
-    decided[rewrite.id] = Decision(evaluation, judgement)
+    decided[rewrite.id] = JudgedRewrite(evaluation, judgement)
     note("info", f"{rewrite.title}: {judgement.outcome}, {judgement.reason}")
     timed = evaluation.timed
     baseline_us, candidate_us = mean_times_us(evaluation.decisive) if timed else (None, None)
-    return Judged(
+    return RewriteDecision(
         rewrite_id=rewrite.id,
         judgement=judgement,
         baseline_us=baseline_us,
@@ -202,7 +202,7 @@ def _judge(
     )
 
 
-def _acceptable(decided: Mapping[str, Decision], rewrite_id: str) -> Decision:
+def _acceptable(decided: Mapping[str, JudgedRewrite], rewrite_id: str) -> JudgedRewrite:
     decision = decided.get(rewrite_id)
     if decision is None:
         known = ", ".join(decided) or "none yet"
@@ -228,7 +228,9 @@ def _candidate(bench: Workbench, text: str) -> tuple[Rewrite, HandedIn | None]:
     return stripped.rewrite, HandedIn("the candidate", program, stripped)
 
 
-def _accepted_program(bench: Workbench, decision: Decision, kept: RunRecord | None) -> Accepted:
+def _accepted_program(
+    bench: Workbench, decision: JudgedRewrite, kept: RunRecord | None
+) -> Accepted:
     rewrite, judgement = decision.evaluation.rewrite, decision.judgement
     assert judgement.outcome != "rejected"
     spliced = bench.spliced(rewrite)

@@ -47,7 +47,7 @@ from cudaops.mcp_servers.sessions import (
 )
 
 if TYPE_CHECKING:
-    from cudaops.models.host import HostAnswer, HostModel, HostQuestion
+    from cudaops.models.mcp_sampling import HostAnswer, HostModel, HostQuestion
 
 
 MAX_BEST_CHARS = 100_000
@@ -227,7 +227,7 @@ ALLOW = "allow sampling for this server in the host, or ask for optimizer=recipe
 
 def host_model(context: Context) -> HostModel | str:
     """The host's model, or why it cannot be asked, in one line. Call it in a tool's thread."""
-    from cudaops.models.host import HostModel
+    from cudaops.models.mcp_sampling import HostModel
 
     session = context.session
     parameters = session.client_params
@@ -249,7 +249,7 @@ def host_model(context: Context) -> HostModel | str:
 
 async def _sampled(context: Context, question: HostQuestion, request: str) -> HostAnswer:
     """One request. Raises ModelUnavailable where the host refuses or gives no text."""
-    from cudaops.models.host import HostAnswer
+    from cudaops.models.mcp_sampling import HostAnswer
 
     messages = [
         mt.SamplingMessage(role=turn.role, content=mt.TextContent(type="text", text=turn.text))

@@ -42,7 +42,7 @@ from cudaops.mcp_servers.sessions import SessionProvider
 from cudaops.mcp_servers.transforming import add_transforming, builders
 from cudaops.prompts.expert_notes import fired
 from cudaops.recipes.registry import family_of, propose, refusal, seeds
-from cudaops.recipes.tuner import Trial, tune
+from cudaops.recipes.tuner import TunerTrial, tune
 from cudaops.sandbox.stripping import program_of, strip
 from cudaops.sandbox.workbench import Workbench
 
@@ -311,20 +311,20 @@ def _tune_values(bench: Workbench, rewrite: Rewrite, limits: _TuneLimits, say: S
     """Search the @tune values by time on the most expensive workload."""
     workload = bench.workloads[0]
 
-    def trial(candidate: Rewrite) -> Trial:
+    def trial(candidate: Rewrite) -> TunerTrial:
         raise_if_stopped()
         if bench.models_time:
             say("building " + ", ".join(f"{k}={v}" for k, v in candidate.values().items()))
         try:
             measured = bench.measure(candidate, workload, draft=True)
         except PlanError as error:
-            return Trial(candidate.values(), None, f"launch plan: {error}")
+            return TunerTrial(candidate.values(), None, f"launch plan: {error}")
         if isinstance(measured, Measurement):
             values, time_us = candidate.values(), measured.median_us
             say(TriedConfiguration(values=values, time_us=time_us, provenance=measured.provenance))
-            return Trial(values, time_us, None)
+            return TunerTrial(values, time_us, None)
         assert isinstance(measured, Misbehaved | CompileFailed)
-        return Trial(candidate.values(), None, measured.message)
+        return TunerTrial(candidate.values(), None, measured.message)
 
     found = tune(
         rewrite,
@@ -351,7 +351,7 @@ def _tune_values(bench: Workbench, rewrite: Rewrite, limits: _TuneLimits, say: S
 
 
 def _by_final_compiler(
-    bench: Workbench, rewrite: Rewrite, trials: Sequence[Trial], say: Say
+    bench: Workbench, rewrite: Rewrite, trials: Sequence[TunerTrial], say: Say
 ) -> tuple[Rewrite | None, float | None]:
     """The best of the best drafts by what will be judged: NVRTC and nvcc allocate registers
     differently, so the order of a search may not survive."""

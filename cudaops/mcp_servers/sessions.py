@@ -43,7 +43,7 @@ NO_PATHS = (
 )
 
 
-class Decision(NamedTuple):
+class JudgedRewrite(NamedTuple):
     """One rewrite as it was judged."""
 
     evaluation: Evaluation
@@ -55,7 +55,7 @@ class OpenBench(NamedTuple):
     taken for one on the next."""
 
     bench: Workbench
-    decided: dict[str, Decision]
+    decided: dict[str, JudgedRewrite]
     """By the rewrite's id."""
 
 

@@ -77,7 +77,7 @@ def ranking(memory: KernelMemory, patterns: Iterable[Pattern], subtype: str) -> 
     )
 
 
-class Snapshot(Record):
+class MemorySnapshot(Record):
     """What was known when a run began; it stays so until the run's end, also when resumed."""
 
     memory: KernelMemory
@@ -107,7 +107,7 @@ class RunMemory:
     """Memory of one run. Nothing here raises because of the folder: the run goes on without."""
 
     def __init__(
-        self, folder: Path | None, key: KernelKey, snapshot: Snapshot | None = None
+        self, folder: Path | None, key: KernelKey, snapshot: MemorySnapshot | None = None
     ) -> None:
         """`folder` None: memory is switched off. `snapshot`: of the run that is resumed."""
         self._memory = Memory(folder) if folder is not None else None
@@ -125,8 +125,8 @@ class RunMemory:
             return self._notice(error)
         return None
 
-    def _taken(self) -> Snapshot:
-        nothing = Snapshot(memory=KernelMemory(key=self._key))
+    def _taken(self) -> MemorySnapshot:
+        nothing = MemorySnapshot(memory=KernelMemory(key=self._key))
         if self._memory is None:
             return nothing
         try:
@@ -135,7 +135,7 @@ class RunMemory:
             return nothing.model_copy(update={"notice": self._notice(error)})
         here = self._key.device_class
         ordered = sorted(patterns, key=lambda pattern: pattern.device_class != here)
-        return Snapshot(memory=known, patterns=tuple(ordered))
+        return MemorySnapshot(memory=known, patterns=tuple(ordered))
 
     def _notice(self, error: EnvironmentFailure) -> str:
         self._said = True

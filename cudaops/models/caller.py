@@ -27,7 +27,7 @@ from langchain_core.utils.function_calling import convert_to_openai_tool
 from cudaops.domain.model_use import CallOutcome, ModelCall, ModelRole, ModelUse, TokenCount
 from cudaops.errors import CudaOpsError
 from cudaops.models.budget import Budget, BudgetSpent
-from cudaops.models.build import (
+from cudaops.models.clients import (
     ModelAccess,
     Timeouts,
     build_model,
@@ -39,7 +39,14 @@ from cudaops.models.journal import CallEntry, Journal, question_key
 from cudaops.models.names import ModelName
 from cudaops.models.prices import summary
 from cudaops.models.scripted import ROLE, ScriptedModel
-from cudaops.models.streaming import CONTINUE, Piece, join, put_together, send, without_thinking
+from cudaops.models.streaming import (
+    CONTINUE,
+    StreamedAnswer,
+    join,
+    put_together,
+    send,
+    without_thinking,
+)
 
 OUTPUT_TOKENS: dict[ModelRole, int] = {
     "planner": 4096, "coder": 8192, "fixer": 8192, "reflector": 1024,
@@ -119,7 +126,7 @@ class _Question:
             self.problems.append(problem)
 
 
-class Caller:
+class ModelCaller:
     """Asks one model in one run. For one event loop; several questions may be under way at once."""
 
     def __init__(
@@ -237,7 +244,7 @@ class Caller:
         text = text.strip("\n")
         return _Result(text, AIMessage(text), outcome)
 
-    async def _piece(self, asked: _Question, messages: Sequence[BaseMessage]) -> Piece:
+    async def _piece(self, asked: _Question, messages: Sequence[BaseMessage]) -> StreamedAnswer:
         """One request, sent again while that may help. Raises ModelUnavailable."""
         tried, waited_s = 0, 0.0
         while True:
@@ -256,7 +263,7 @@ class Caller:
 
     async def _changed_until_taken(
         self, asked: _Question, messages: Sequence[BaseMessage]
-    ) -> tuple[Failure | None, Piece]:
+    ) -> tuple[Failure | None, StreamedAnswer]:
         """One request; where it is refused as such, the same with less asked of the model."""
         tools = asked.tools if self._takes_tools else []
         failure, piece = await self._request(asked, messages, tools)
@@ -277,7 +284,7 @@ class Caller:
 
     async def _request(
         self, asked: _Question, messages: Sequence[BaseMessage], tools: list[dict[str, Any]]
-    ) -> tuple[Failure | None, Piece]:
+    ) -> tuple[Failure | None, StreamedAnswer]:
         """One request within the budget; what it took is counted however it ends."""
         prompt = _prompt_text(messages, tools)
         prompt_most = _most_tokens(prompt) + TOKENS_PER_MESSAGE * len(messages)
@@ -344,7 +351,7 @@ def connect(
     budget: Budget | None = None,
     journal: Journal | None = None,
     backoff: Backoff | None = None,
-) -> Caller:
+) -> ModelCaller:
     """A caller for the model of this name. Opens no connection; raises what `build_model` does."""
     model = build_model(name, access)
     if name.provider == "host":
@@ -352,10 +359,10 @@ def connect(
     if isinstance(model, ScriptedModel) and journal is not None:
         # A script has no memory of its own: it goes on behind what the journal holds.
         model.skip(sum(call.tries for call in journal.calls))
-    return Caller(model, name, access, budget=budget, journal=journal, backoff=backoff)
+    return ModelCaller(model, name, access, budget=budget, journal=journal, backoff=backoff)
 
 
-def _taken(piece: Piece, prompt_most: int, failure: Failure | None) -> TokenCount:
+def _taken(piece: StreamedAnswer, prompt_most: int, failure: Failure | None) -> TokenCount:
     """Tokens of one request; our own upper bound where the provider did not say."""
     said = piece.usage
     parts = (said.cached_input_tokens, said.cache_write_tokens) if said else ()
@@ -388,7 +395,7 @@ def _prompt_text(messages: Sequence[BaseMessage], tools: Sequence[dict[str, Any]
     return "\n".join([*parts, *map(json.dumps, tools)])
 
 
-def _why_empty(piece: Piece, asked: _Question) -> str:
+def _why_empty(piece: StreamedAnswer, asked: _Question) -> str:
     if piece.cut_off:
         return f"reasoning alone used up {asked.max_output_tokens} tokens"
     stopped = f" ({piece.ended})" if piece.ended not in (None, "stop") else ""

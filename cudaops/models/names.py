@@ -13,7 +13,7 @@ Provider = Literal[
 ]  # fmt: skip
 """nvidia: NIM, hosted or one's own. openai: OpenAI itself, or any server that speaks its protocol
 (vLLM, SGLang, llama.cpp). scripted: answers from a file, no model at all. host: that of the MCP
-host that called us (`cudaops.models.host`); nobody types that."""
+host that called us (`cudaops.models.mcp_sampling`); nobody types that."""
 
 DEFAULT_MODEL = "nvidia/nemotron-3-super-120b-a12b"
 """Nemotron Super as NVIDIA hosts it. Source: model table of langchain-nvidia-ai-endpoints 1.5.0

@@ -17,7 +17,7 @@ from langchain_core.messages.ai import add_ai_message_chunks, add_usage
 from langchain_core.runnables import RunnableConfig
 
 from cudaops.domain.model_use import TokenCount
-from cudaops.models.build import Timeouts, in_the_words_of
+from cudaops.models.clients import Timeouts, in_the_words_of
 from cudaops.models.names import Provider
 
 MALFORMED = "malformed_json"
@@ -60,7 +60,7 @@ class StreamCut(ConnectionError):
 
 
 @dataclass
-class Piece:
+class StreamedAnswer:
     """What one request brought, whether or not it came to its end."""
 
     text: str = ""
@@ -117,7 +117,7 @@ async def send(
         raise StreamCut("the answer ended without a finish reason")
 
 
-def put_together(received: Sequence[AIMessage], provider: Provider) -> Piece:
+def put_together(received: Sequence[AIMessage], provider: Provider) -> StreamedAnswer:
     """The chunks of one request as one answer."""
     text = "".join(str(chunk.text) for chunk in received)
     whole = _merged(received)
@@ -125,7 +125,7 @@ def put_together(received: Sequence[AIMessage], provider: Provider) -> Piece:
     # Providers that answer in blocks want theirs back, with the marks that they put on them.
     blocks = whole.content if isinstance(whole.content, list) else None
     content = without_thinking(text).strip("\n") if blocks is None else blocks
-    return Piece(
+    return StreamedAnswer(
         text=text,
         reasoning=_reasoning(whole, text),
         message=AIMessage(content, additional_kwargs=kept, tool_calls=_tool_calls(whole)),

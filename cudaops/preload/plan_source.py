@@ -24,7 +24,7 @@ from cudaops.executors.cuda.symbols import PlacedParameter
 from cudaops.program.clusters import kernel_clusters
 from cudaops.program.cooperative import step_waits
 from cudaops.program.cpp import Speller, cpp
-from cudaops.program.directives import Launch, read_directives
+from cudaops.program.directives import LaunchDirective, read_directives
 from cudaops.program.expressions import Expression, ExpressionValue, PointerValue
 from cudaops.program.instances import SPELLED, plain_name
 from cudaops.program.launch_expression import ROOTS, Variable
@@ -45,7 +45,7 @@ _BY_SIZE = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsi
 _QUALIFIER = re.compile(r"\b(?:const|volatile|__restrict__|__restrict)\b")
 
 
-class Taken:
+class CubinKernel:
     """One kernel of the rewrite as the cubin has it: its types and the sizes of its parameters."""
 
     def __init__(self, launchable: Launchable, parameters: Sequence[PlacedParameter]) -> None:
@@ -64,7 +64,7 @@ def plan_source(
     rewrite: Rewrite,
     kernel: Kernel,
     workloads: Sequence[Workload],
-    taken: Sequence[Taken],
+    taken: Sequence[CubinKernel],
 ) -> str:
     """A function `bool NAME(Run&, const void* const* given)`, false where nothing was launched.
 
@@ -151,7 +151,7 @@ class _Plan:
         rewrite: Rewrite,
         kernel: Kernel,
         workloads: Sequence[Workload],
-        taken: Sequence[Taken],
+        taken: Sequence[CubinKernel],
     ) -> None:
         self.rewrite = rewrite
         self.directives = read_directives(rewrite.source)
@@ -258,7 +258,7 @@ class _Plan:
             return (kind == "bool") == (element == "bool")
         return True
 
-    def _parameters(self, step: int, launch: Launch) -> Iterator[str]:
+    def _parameters(self, step: int, launch: LaunchDirective) -> Iterator[str]:
         names = []
         for place, expression in enumerate(launch.args):
             root = expression.root

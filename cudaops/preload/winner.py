@@ -18,7 +18,7 @@ from cudaops.executors.cuda.build import GpuBuilder
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.source import target_arch, unit_texts
 from cudaops.executors.cuda.symbols import PlacedParameter, is_local, kernel_parameters
-from cudaops.preload.plan_source import Taken, authors_arguments, size_of
+from cudaops.preload.plan_source import CubinKernel, authors_arguments, size_of
 from cudaops.program.lexing import byte_text
 from cudaops.program.outline import outline
 from cudaops.program.serving import serves
@@ -42,7 +42,7 @@ class Instance(NamedTuple):
     """Its captured launches."""
     image: Path
     """The cubin."""
-    taken: tuple[Taken, ...]
+    taken: tuple[CubinKernel, ...]
     """The rewrite's kernels, one a step of its plan."""
     constants: tuple[str, ...]
     """Symbols of the author's `__constant__` variables that the rewrite reads."""
@@ -131,9 +131,9 @@ def _instance(unit: Unit, workloads: tuple[Workload, ...], builder: GpuBuilder) 
     )
 
 
-def _taken(module: Module, step: int) -> Taken:
+def _taken(module: Module, step: int) -> CubinKernel:
     launchable = module.launchable(step)
-    return Taken(launchable, kernel_parameters(module.image, launchable.symbol))
+    return CubinKernel(launchable, kernel_parameters(module.image, launchable.symbol))
 
 
 def _refuse_ambiguous(program: Program, callee: str, symbol: str, module: Module) -> None:

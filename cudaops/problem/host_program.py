@@ -9,14 +9,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from cudaops.domain.program import Kernel, Parameter, Problem, ProblemArray, Program, SourceFile
+from cudaops.domain.program import (
+    Kernel,
+    Parameter,
+    ProblemArray,
+    Program,
+    ReferenceProblem,
+    SourceFile,
+)
 from cudaops.domain.rewrite import BufferValue, ResolvedPlan
 from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Element
 from cudaops.errors import InputError, PlanError
 from cudaops.program.constants import integer_constants
 from cudaops.program.cpp import Speller, cpp
 from cudaops.program.device_text import KernelSignature, kernel_signatures
-from cudaops.program.directives import Launch, read_directives
+from cudaops.program.directives import LaunchDirective, read_directives
 from cudaops.program.expressions import ExpressionValue, PointerValue
 from cudaops.program.instances import SPELLED, plain_name
 from cudaops.program.lexing import byte_text, lex
@@ -48,7 +55,7 @@ gridDim blockDim threadIdx blockIdx warpSize
 """Names that a variable of host code cannot have, or that mean something else in an expression."""
 
 
-def problem_program(source: Path, problem: Problem) -> Program:
+def problem_program(source: Path, problem: ReferenceProblem) -> Program:
     """The author's kernels with a host program for this problem.
 
     Raises InputError where the source or its directives are wrong, one line.
@@ -98,7 +105,7 @@ def _cut(program: Program, mark: str) -> Program:
     )
 
 
-def known_names(problem: Problem) -> dict[str, ExpressionValue]:
+def known_names(problem: ReferenceProblem) -> dict[str, ExpressionValue]:
     """Every name that a directive may use, with its value on the first draw.
 
     Raises InputError where two things have one name.
@@ -129,7 +136,7 @@ def array_sizes(array: ProblemArray) -> dict[str, int]:
 class _Launcher:
     """The function that launches the author's kernels."""
 
-    def __init__(self, name: str, source: str, problem: Problem) -> None:
+    def __init__(self, name: str, source: str, problem: ReferenceProblem) -> None:
         self.name, self.source, self.problem = name, source, problem
         self.env = known_names(problem)
         self.arrays = {a.name: a for a in (*problem.arrays, *problem.outputs)}
@@ -211,7 +218,7 @@ class _Launcher:
             return []
         return [[*self.arrays][value.allocation]]
 
-    def _signature(self, launch: Launch) -> KernelSignature:
+    def _signature(self, launch: LaunchDirective) -> KernelSignature:
         return self.signatures[plain_name(launch.callee.text)]
 
     def _used(self) -> tuple[str, ...]:
@@ -309,7 +316,7 @@ class _Launcher:
             f"cudaops_stream>>>({arguments});"
         )
 
-    def _argument(self, launch: Launch, index: int) -> str:
+    def _argument(self, launch: LaunchDirective, index: int) -> str:
         """With a cast where the kernel takes memory as another type of the same kind."""
         expression, signature = launch.args[index], self._signature(launch)
         spelled = expression.text if expression.text in self.used else cpp(expression, self.spell)
@@ -336,7 +343,7 @@ class _Launcher:
         return f"({' '.join(bare.split())})({spelled})"
 
     def _same_kind(
-        self, launch: Launch, parameter: Parameter, array: ProblemArray, taken: Element
+        self, launch: LaunchDirective, parameter: Parameter, array: ProblemArray, taken: Element
     ) -> None:
         same = ELEMENT_BYTES[taken] == ELEMENT_BYTES[array.element]
         if same and (taken in FLOATING) == (array.element in FLOATING):
@@ -405,7 +412,7 @@ template <class T> void tell(const char* name, const char* shape, const T* on_de
 """
 
 
-def _main(problem: Problem, used: Sequence[str]) -> str:
+def _main(problem: ReferenceProblem, used: Sequence[str]) -> str:
     """`main`: `[FOLDER OF INPUTS [FOLDER FOR RAW OUTPUTS]]`."""
     host = _HOST.lstrip("\n")
     if any(a.element == "f16" for a in problem.outputs):

@@ -10,7 +10,7 @@ import re
 import tokenize
 from pathlib import Path
 
-from cudaops.domain.program import Problem, ProblemArray, ProblemNumber, Program
+from cudaops.domain.program import ProblemArray, ProblemNumber, Program, ReferenceProblem
 from cudaops.errors import InputError
 from cudaops.problem.host_program import LAUNCHER, without_main
 from cudaops.problem.reference import script_digest
@@ -46,7 +46,7 @@ def model_new(program: Program) -> str:
 
 
 class _Text:
-    def __init__(self, program: Program, problem: Problem) -> None:
+    def __init__(self, program: Program, problem: ReferenceProblem) -> None:
         self.problem = problem
         self.source = _in_one(without_main(program))
         self.used = launcher_parameters(self.source)

@@ -21,12 +21,12 @@ import numpy as np
 from pydantic import ValidationError
 
 from cudaops.domain.base import Record
-from cudaops.domain.program import Problem, ProblemArray, ProblemNumber
+from cudaops.domain.program import ProblemArray, ProblemNumber, ReferenceProblem
 from cudaops.domain.workload import Element
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.executors.isolation.phases import Confinement, Phase
 from cudaops.executors.isolation.places import installed_below, interpreter, is_everybodys
-from cudaops.executors.isolation.view import View
+from cudaops.executors.isolation.view import ProgramView
 from cudaops.executors.process import Finished, run_bounded
 from cudaops.executors.untrusted_files import (
     UntrustedFileError,
@@ -63,10 +63,10 @@ _ASK = (
 )
 
 
-class Draw(NamedTuple):
+class ReferenceDraw(NamedTuple):
     """One set of inputs with what the reference makes of it."""
 
-    problem: Problem
+    problem: ReferenceProblem
     folder: Path
 
     @property
@@ -206,7 +206,7 @@ class Drawer:
         self.timeout_s = timeout_s
         self.hidden = hidden
 
-    def draw(self, seeds: Sequence[int], folder: Path) -> tuple[Draw, ...]:
+    def draw(self, seeds: Sequence[int], folder: Path) -> tuple[ReferenceDraw, ...]:
         """One draw a seed, under `folder` (created). Raises InputError, one line, where the problem
         is wrong, takes too long, or has not the same shapes each time."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -218,7 +218,7 @@ class Drawer:
 
     def _run(self, seeds: Sequence[int], folder: Path) -> None:
         script, limit = self.script, self.timeout_s * len(seeds)
-        with View(script.parent, (script.name,), self.hidden) as view:
+        with ProgramView(script.parent, (script.name,), self.hidden) as view:
             done = self.interpreter.run(
                 WORKER,
                 (str(view.folder / script.name), str(folder), *map(str, seeds)),
@@ -249,7 +249,7 @@ class Drawer:
             text = f"{self.script.name} ends with exit code {code}{last}"
         return " ".join(text.split())[:MOST_LINE]
 
-    def _read(self, folder: Path) -> Draw:
+    def _read(self, folder: Path) -> ReferenceDraw:
         """What the worker wrote, if it is what it says."""
         try:
             data = read_untrusted(folder, "manifest.json", MOST_MANIFEST)
@@ -266,9 +266,9 @@ class Drawer:
                 f"{self.script.name} changed its recorded inputs ({what}); it may only "
                 "draw inputs and compute"
             ) from error
-        return Draw(problem, folder)
+        return ReferenceDraw(problem, folder)
 
-    def _problem(self, manifest: _Manifest) -> Problem:
+    def _problem(self, manifest: _Manifest) -> ReferenceProblem:
         def array(one: _Array) -> ProblemArray:
             if not one.name.isidentifier() or not one.name.isascii():
                 raise KeyError(one.name)
@@ -279,7 +279,7 @@ class Drawer:
 
         if not manifest.outputs:
             raise InputError(f"{self.script.name}: its reference returns no array")
-        return Problem(
+        return ReferenceProblem(
             script=str(self.script),
             sha256=script_digest(self.script),
             python=str(self.interpreter.path),
@@ -298,8 +298,8 @@ class Drawer:
 
 
 def draws_of(
-    problem: Problem, secret: int, folder: Path, timeout_s: float, hidden: Sequence[Path]
-) -> tuple[Draw, ...]:
+    problem: ReferenceProblem, secret: int, folder: Path, timeout_s: float, hidden: Sequence[Path]
+) -> tuple[ReferenceDraw, ...]:
     """The draw that a run works on, and further ones from a secret seed, under `folder`.
 
     Raises InputError where the problem is not as the run found it, or as `Drawer.draw` does.
@@ -322,7 +322,7 @@ def script_digest(script: Path) -> str:
         raise InputError(f"{script} cannot be read: {error.strerror}") from error
 
 
-def require_same_shapes(first: Problem, other: Problem) -> None:
+def require_same_shapes(first: ReferenceProblem, other: ReferenceProblem) -> None:
     """Raise InputError, naming what differs, where two draws are not of one shape."""
     for one, two in zip(_told(first), _told(other), strict=False):
         if one != two:
@@ -334,7 +334,7 @@ def require_same_shapes(first: Problem, other: Problem) -> None:
         raise InputError(f"{Path(first.script).name} draws more values with one seed than another")
 
 
-def _told(problem: Problem) -> list[str]:
+def _told(problem: ReferenceProblem) -> list[str]:
     arrays: list[Any] = [*problem.arrays, *problem.outputs]
     told = [f"{a.name} of shape {a.shape} ({a.element})" for a in arrays]
     kinds = {True: "an integer", False: "a floating number"}

@@ -35,7 +35,7 @@ from cudaops.executors.cuda.platform import NVIDIA
 from cudaops.executors.cuda.program import gpu_environment
 from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.phases import Phase
-from cudaops.executors.isolation.view import View
+from cudaops.executors.isolation.view import ProgramView
 from cudaops.executors.process import last_words
 from cudaops.executors.project.tree import take_snapshot, unpack
 from cudaops.executors.untrusted_files import (
@@ -52,7 +52,7 @@ from cudaops.program.lexing import (
     line_of,
     plain_text,
 )
-from cudaops.program.outline import Item, Outline, outline
+from cudaops.program.outline import Declaration, Outline, outline
 from cudaops.program.whole_program import is_device_side
 
 FOLDER = "cudaops_torch"
@@ -94,7 +94,7 @@ class Recorded(Record):
     """Files of Python that the program consists of, relative to the tree."""
 
 
-class Made(NamedTuple):
+class TreeChanges(NamedTuple):
     """Files of the copy of the tree that the author's has not, or not so."""
 
     texts: dict[str, str]
@@ -180,7 +180,7 @@ def record(
     name = script.rpartition(":")[2]
     if phase == "gpu":
         settle_gpu_level(NVIDIA)
-    with temporary_folder("cudaops-record-") as out, View(folder, arguments) as view:
+    with temporary_folder("cudaops-record-") as out, ProgramView(folder, arguments) as view:
         done = python.run(
             WORKER,
             ("record", str(out / "recorded.json"), script, *arguments),
@@ -216,7 +216,7 @@ def record(
     return found
 
 
-def made_files(folder: Path, recorded: Recorded) -> Made:
+def made_files(folder: Path, recorded: Recorded) -> TreeChanges:
     """The files that are built. Raises InputError where a source is none of the tree's, or device
     code needs PyTorch's headers."""
     texts: dict[str, str] = {}
@@ -252,7 +252,7 @@ def made_files(folder: Path, recorded: Recorded) -> Made:
         f"{FOLDER}/{WORKER.name}": WORKER.read_text("utf-8"),
         f"{FOLDER}/extensions.json": json.dumps(listed, indent=1),
     }
-    return Made(texts, kernels, tuple(s for s in scripts if s.path in used))
+    return TreeChanges(texts, kernels, tuple(s for s in scripts if s.path in used))
 
 
 def _listed(one: Recorded.Extension, names: Sequence[str], texts: dict[str, str]) -> dict[str, Any]:
@@ -357,7 +357,7 @@ def _line(facts: Outline, directive: Directive) -> tuple[int, int]:
     return directive.start, directive.end
 
 
-def _torch_names(facts: Outline, item: Item) -> list[str]:
+def _torch_names(facts: Outline, item: Declaration) -> list[str]:
     tokens = facts.tokens[item.first : item.last]
     return [a.text for a, b in pairwise(tokens) if a.text in _TORCH_NAMES and b.text == "::"]
 
@@ -376,7 +376,7 @@ def _joined(spans: Sequence[tuple[int, int]], text: str) -> Iterator[tuple[int, 
         yield begun
 
 
-def _file_of(made: Made, kernel: str | None, name: str) -> str:
+def _file_of(made: TreeChanges, kernel: str | None, name: str) -> str:
     """The file with the kernel; with any, where none is asked for."""
     defined = {
         path: [i.name for i in outline(byte_text(made.texts[path])).items if i.is_kernel]

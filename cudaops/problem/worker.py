@@ -30,7 +30,7 @@ TYPES = (
 )  # fmt: skip
 
 
-class Refused(Exception):
+class ProblemRefused(Exception):
     """Something of the problem is wrong; the text is one line."""
 
 
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> NoReturn:
             for part in ("inputs", "wanted"):
                 (folder / part).mkdir(parents=True)
             _draw(module, name, int(seed), folder)
-    except Refused as problem:
+    except ProblemRefused as problem:
         Path(out, "refused").write_text(" ".join(str(problem).split()), "utf-8")
         sys.exit(REFUSED)
     sys.exit(0)
@@ -70,13 +70,13 @@ def _its_own(what: str, name: str) -> Any:
     """What the problem's code raises, in its last line."""
     try:
         yield
-    except Refused:
+    except ProblemRefused:
         raise
     except BaseException as error:  # whatever it is, it is not ours
         text = " ".join(str(error).split())
         if isinstance(error, ModuleNotFoundError):
             text += "; --python names the interpreter that has it"
-        raise Refused(f"{name} {what}: {type(error).__name__}: {text}"[:500]) from error
+        raise ProblemRefused(f"{name} {what}: {type(error).__name__}: {text}"[:500]) from error
 
 
 def _draw(module: Any, name: str, seed: int, folder: Path) -> None:
@@ -94,7 +94,7 @@ def _draw(module: Any, name: str, seed: int, folder: Path) -> None:
         elif hasattr(module, "reference"):
             drawn = _function(module, name, numpy.random.default_rng(seed))
         else:
-            raise Refused(
+            raise ProblemRefused(
                 f"{name} has neither a class `Model` nor a function `reference`; "
                 "docs/problems.md shows both"
             )
@@ -118,11 +118,11 @@ class _Drawn:
 
 def _function(module: Any, name: str, rng: Any) -> _Drawn:
     if not hasattr(module, "inputs"):
-        raise Refused(f"{name} has `reference` and no function `inputs(rng)` beside it")
+        raise ProblemRefused(f"{name} has `reference` and no function `inputs(rng)` beside it")
     with _its_own("raises in `inputs`", name):
         values = module.inputs(rng)
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise Refused(f"{name}: `inputs(rng)` gives a dict of arrays and numbers by name")
+        raise ProblemRefused(f"{name}: `inputs(rng)` gives a dict of arrays and numbers by name")
     drawn = _Drawn("function", lambda: module.reference(**values))
     for key, value in values.items():
         drawn.add("input", key, value)
@@ -131,7 +131,7 @@ def _function(module: Any, name: str, rng: Any) -> _Drawn:
 
 def _model(module: Any, name: str) -> _Drawn:
     if not hasattr(module, "get_inputs"):
-        raise Refused(f"{name} has `Model` and no function `get_inputs()` beside it")
+        raise ProblemRefused(f"{name} has `Model` and no function `get_inputs()` beside it")
     with _its_own("raises in `get_init_inputs`", name):
         given = list(module.get_init_inputs()) if hasattr(module, "get_init_inputs") else []
     with _its_own("raises in `Model(...)`", name):
@@ -210,7 +210,7 @@ class _Writer:
         packed = b""
         for key, origin, path, value in drawn.named:
             if any(key == one["name"] for one in (*arrays, *numbers)):
-                raise Refused(f"{self.name}: two of its values are named `{key}`")
+                raise ProblemRefused(f"{self.name}: two of its values are named `{key}`")
             number = _number(value)
             told = {"name": key, "origin": origin, "path": path}
             if number is None:
@@ -236,7 +236,7 @@ class _Writer:
         try:
             return struct.pack("<q" if isinstance(number, int) else "<d", number)
         except struct.error:
-            raise Refused(f"{self.name}: {key} = {number} does not fit 64 bits") from None
+            raise ProblemRefused(f"{self.name}: {key} = {number} does not fit 64 bits") from None
 
     def _results(self, result: Any) -> tuple[str, list[tuple[str, Any]]]:
         if isinstance(result, dict):
@@ -253,7 +253,9 @@ class _Writer:
         what = "its result" if part == "wanted" else "its input"
         if not _is_array(value) and _number(value) is None:
             kind = type(value).__name__
-            raise Refused(f"{self.name}: {what} {key} is of type {kind}, no array and no number")
+            raise ProblemRefused(
+                f"{self.name}: {what} {key} is of type {kind}, no array and no number"
+            )
         held = value
         with _its_own(f"gives {key} as something that cannot be read", self.name):
             if hasattr(value, "detach"):
@@ -264,12 +266,16 @@ class _Writer:
             array = held if hasattr(held, "detach") else numpy.asarray(held)
         named = str(array.dtype).rpartition(".")[2]
         if named not in TYPES:
-            raise Refused(f"{self.name}: {what} {key} is {named}; known are {', '.join(TYPES)}")
+            raise ProblemRefused(
+                f"{self.name}: {what} {key} is {named}; known are {', '.join(TYPES)}"
+            )
         shape = [int(extent) for extent in array.shape]
         if 0 in shape:
-            raise Refused(f"{self.name}: {what} {key} has no elements (shape {tuple(shape)})")
+            raise ProblemRefused(
+                f"{self.name}: {what} {key} has no elements (shape {tuple(shape)})"
+            )
         if not key.isidentifier() or not key.isascii():
-            raise Refused(f"{self.name}: {what} {key!r} has no name that CUDA could use")
+            raise ProblemRefused(f"{self.name}: {what} {key!r} has no name that CUDA could use")
         path = self.folder / part / f"{key}.bin"
         little = array.astype(array.dtype.newbyteorder("<"), copy=False)
         numpy.ascontiguousarray(little).tofile(path)

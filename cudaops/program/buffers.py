@@ -69,7 +69,7 @@ def spelled_memory(text: str) -> str:
 
 
 @dataclass
-class Buffer:
+class PlanBuffer:
     """Memory that lives through several launches."""
 
     size_bytes: int
@@ -87,7 +87,7 @@ class History:
     def __init__(self, program: Program, launches: tuple[RecordedLaunch, ...]) -> None:
         self.program = program
         self.launches = launches
-        self.buffers: list[Buffer] = []
+        self.buffers: list[PlanBuffer] = []
         self.pointings = [tuple(pointings(program, launch)) for launch in launches]
         self.of: list[tuple[int, ...]] = []
         """For each launch the buffers of its memory, by index."""
@@ -124,7 +124,7 @@ class History:
             buffer = self._known(memory.size_bytes, memory.before, names, found)
             if buffer is None:
                 buffer = len(self.buffers)
-                self.buffers.append(Buffer(memory.size_bytes, memory.before))
+                self.buffers.append(PlanBuffer(memory.size_bytes, memory.before))
             self.buffers[buffer].contents = memory.after
             self.buffers[buffer].is_written |= memory.before != memory.after
             self.buffers[buffer].spelled |= names

@@ -20,7 +20,7 @@ from cudaops.errors import InputError, PlanError
 from cudaops.program.constants import integer_constants, integer_macros
 from cudaops.program.expressions import parse
 from cudaops.program.lexing import Lexed, byte_text, closing, line_of, plain_text, split_commas
-from cudaops.program.outline import Item, Outline, outline
+from cudaops.program.outline import Declaration, Outline, outline
 
 WORD = "__cluster_dims__"
 LEAST_CAPABILITY = (9, 0)
@@ -32,17 +32,17 @@ _LITERAL = re.compile(r"[1-9]\d{0,5}")
 _TUNE = re.compile(r"^\s*//\s*@tune\s+(\w+)\s*=([-\d\s,]+)$", re.MULTILINE)
 
 
-class Stated(NamedTuple):
+class StatedCluster(NamedTuple):
     """One `__cluster_dims__` in the head of a kernel's definition."""
 
-    item: Item
+    item: Declaration
     start: int
     """Byte of the word."""
     extents: tuple[str, ...]
     """One to three, as written, where nothing else stands between the parentheses."""
 
 
-def stated_clusters(facts: Outline) -> Iterator[Stated]:
+def stated_clusters(facts: Outline) -> Iterator[StatedCluster]:
     """Those before the name of a kernel that is defined there."""
     tokens = facts.tokens
     for item in facts.items:
@@ -53,7 +53,7 @@ def stated_clusters(facts: Outline) -> Iterator[Stated]:
                 inside = tokens[at + 2 : closing(tokens, at + 1)]
                 parts = split_commas(inside) if inside else []
                 texts = (" ".join(t.text for t in part) for part in parts)
-                yield Stated(item, tokens[at].start, tuple(texts))
+                yield StatedCluster(item, tokens[at].start, tuple(texts))
 
 
 def cluster_problems(
@@ -76,7 +76,7 @@ def cluster_problems(
     yield from _differing(facts, found)
 
 
-def _unreadable(one: Stated, tuned: Mapping[str, Sequence[int]]) -> str | None:
+def _unreadable(one: StatedCluster, tuned: Mapping[str, Sequence[int]]) -> str | None:
     plain = all(_LITERAL.fullmatch(x) or x in tuned for x in one.extents)
     if not plain or not 1 <= len(one.extents) <= 3:
         return f"`{WORD}` takes one to three positive integers or @tune names, and no expression"
@@ -90,9 +90,9 @@ def _unreadable(one: Stated, tuned: Mapping[str, Sequence[int]]) -> str | None:
     return None
 
 
-def _differing(facts: Outline, found: Sequence[Stated]) -> Iterator[tuple[int, str]]:
+def _differing(facts: Outline, found: Sequence[StatedCluster]) -> Iterator[tuple[int, str]]:
     """Kernels of one name that a plan could not tell apart by their clusters."""
-    of_item: dict[int, list[Stated]] = {}
+    of_item: dict[int, list[StatedCluster]] = {}
     for one in found:
         of_item.setdefault(one.item.start, []).append(one)
     clustered = {one.item.name for one in found}
@@ -132,7 +132,7 @@ def kernel_clusters(source: str, values: Mapping[str, int]) -> dict[str, Dim3]:
     return {one.item.name: _extent(facts, one, values) for one in stated_clusters(facts)}
 
 
-def _extent(facts: Outline, one: Stated, values: Mapping[str, int]) -> Dim3:
+def _extent(facts: Outline, one: StatedCluster, values: Mapping[str, int]) -> Dim3:
     raw = facts.lexed.text
     line = line_of(raw, one.start)
     column = len(plain_text(raw[raw.rfind("\n", 0, one.start) + 1 : one.start])) + 1

@@ -18,7 +18,7 @@ from cudaops.domain.workload import ScalarArgument, Workload
 from cudaops.errors import InputError
 from cudaops.program.buffers import History, Pointing, calls_of, host_copies, memory_sets
 from cudaops.program.lexing import byte_text, lex
-from cudaops.program.plan_text import PlanText, Step, closeness, plan_text, seen_as
+from cudaops.program.plan_text import PlanLaunch, PlanText, closeness, plan_text, seen_as
 
 _HIDDEN_LAUNCHES = frozenset({
     "cuLaunchKernel", "cuLaunchKernelEx", "cudaLaunchCooperativeKernelMultiDevice",
@@ -26,7 +26,7 @@ _HIDDEN_LAUNCHES = frozenset({
 """Launches that no recorder sees. Source: CUDA Runtime API and Driver API, execution control."""
 
 
-class Side(NamedTuple):
+class RecordedProgram(NamedTuple):
     """A program and what a run of it showed."""
 
     program: Program
@@ -34,10 +34,10 @@ class Side(NamedTuple):
 
 
 def derived_plan(
-    baseline: Side,
+    baseline: RecordedProgram,
     kernel: Kernel,
     workloads: Sequence[Workload],
-    candidate: Side,
+    candidate: RecordedProgram,
     *,
     same_inputs: bool = True,
     general: bool = False,
@@ -59,7 +59,7 @@ def derived_plan(
             steps = found.steps(workload)
         except InputError:
             continue
-        if len(steps) == len(first) and all(map(Step.agrees, first, steps)):
+        if len(steps) == len(first) and all(map(PlanLaunch.agrees, first, steps)):
             known.append((workload, steps))
     try:
         return plan_text(kernel, known, general=general)
@@ -107,7 +107,11 @@ class Derivation:
     """The search for launches, over one recording of each program."""
 
     def __init__(
-        self, baseline: Side, kernel: Kernel, candidate: Side, same_inputs: bool = True
+        self,
+        baseline: RecordedProgram,
+        kernel: Kernel,
+        candidate: RecordedProgram,
+        same_inputs: bool = True,
     ) -> None:
         self.baseline, self.kernel, self.candidate = baseline, kernel, candidate
         self.history = History(candidate.program, candidate.captured.recorded)
@@ -124,7 +128,7 @@ class Derivation:
         self.author_sets = {call.memory for call in memory_sets(baseline.program)}
         self.copied = {call.memory for call in host_copies(candidate.program)}
 
-    def steps(self, workload: Workload) -> tuple[Step, ...]:
+    def steps(self, workload: Workload) -> tuple[PlanLaunch, ...]:
         """Raises InputError."""
         if not self.new:
             raise InputError(self._nothing_new())
@@ -349,7 +353,7 @@ class Derivation:
 
     def _emit(
         self, window: _Window, wanted: Sequence[_Wanted], workload: Workload
-    ) -> Iterator[Step]:
+    ) -> Iterator[PlanLaunch]:
         scratch = {
             b: f"scratch{n}"
             for n, b in enumerate(
@@ -364,7 +368,7 @@ class Derivation:
                 buffer = self.history.of[i][pointing.memory]
                 value = self._set_to(pointing, self._target(window, buffer, wanted))
                 if value is not None and buffer not in cleared:
-                    yield Step.setting(
+                    yield PlanLaunch.setting(
                         scratch.get(buffer), window.matched.get(buffer),
                         self.history.buffers[buffer].size_bytes, value, workload,
                     )  # fmt: skip

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cudaops.domain.program import Parameter
 from cudaops.program.instances import parameter_name
 from cudaops.program.lexing import byte_text, plain_text
-from cudaops.program.outline import Item, Outline, outline
+from cudaops.program.outline import Declaration, Outline, outline
 from cudaops.program.signature import read_parameters, read_template_parameters
 
 
@@ -37,7 +37,7 @@ def kernel_signatures(source: str) -> dict[str, KernelSignature]:
     return found
 
 
-def _template_names(facts: Outline, item: Item) -> frozenset[str]:
+def _template_names(facts: Outline, item: Declaration) -> frozenset[str]:
     if item.template is None:
         return frozenset()
     opener, closer = (facts.tokens[i] for i in item.template)
@@ -45,7 +45,7 @@ def _template_names(facts: Outline, item: Item) -> frozenset[str]:
     return frozenset(parameter_name(one) for one in written)
 
 
-def _parameters(facts: Outline, item: Item) -> tuple[Parameter, ...]:
+def _parameters(facts: Outline, item: Declaration) -> tuple[Parameter, ...]:
     assert item.parameters is not None
     opener, closer = (facts.tokens[i] for i in item.parameters)
     return read_parameters(plain_text(facts.slice(opener.end, closer.start)))

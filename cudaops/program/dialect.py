@@ -20,7 +20,7 @@ from cudaops.program.lexing import (
     plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline, outline
+from cudaops.program.outline import Declaration, Outline, outline
 from cudaops.program.ptx_asm import asm_edits
 
 UNROLL_ALL = 127
@@ -81,11 +81,11 @@ def shared_globals(facts: Outline) -> list[SharedGlobal]:
     return found
 
 
-def _item_declared(facts: Outline, item: Item) -> str | None:
+def _item_declared(facts: Outline, item: Declaration) -> str | None:
     return _declared([t for t in facts.tokens[item.first : item.last] if t.text != ";"])
 
 
-def is_shared_global(item: Item) -> bool:
+def is_shared_global(item: Declaration) -> bool:
     """Whether it is `extern __shared__` at namespace scope."""
     return item.kind == "variable" and {"extern", "__shared__"} <= item.specifiers
 
@@ -169,7 +169,7 @@ def _visible(known: Sequence[SharedGlobal], namespaces: tuple[str, ...]) -> dict
     return {s.name: s for s in sorted(around, key=lambda s: len(s.namespaces))}
 
 
-def _device_bodies(facts: Outline, item: Item) -> Iterator[tuple[int, int]]:
+def _device_bodies(facts: Outline, item: Declaration) -> Iterator[tuple[int, int]]:
     """Token indices of the braces of each function that is the item, or a member of it."""
     if item.body is not None and item.spaces & {"__global__", "__device__"}:
         yield item.body
@@ -376,7 +376,7 @@ def _stray_backslashes(lexed: Lexed) -> Iterator[Edit]:
             yield Edit(token.start, token.end, " ")
 
 
-def _returns_of_main(tokens: Sequence[Token], item: Item) -> Iterator[Edit]:
+def _returns_of_main(tokens: Sequence[Token], item: Declaration) -> Iterator[Edit]:
     """`return;` in `main` returns 0. Not in a lambda or a structure there."""
     if item.body is None or "void" in item.specifiers:
         return

@@ -49,7 +49,7 @@ class Text(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchDirective:
     """`@launch`."""
 
     callee: Text
@@ -80,7 +80,7 @@ class TuneName:
 class Directives:
     """Every directive of a text, in order."""
 
-    launches: tuple[Launch, ...]
+    launches: tuple[LaunchDirective, ...]
     scratch: tuple[ScratchBuffer, ...]
     tune: tuple[TuneName, ...]
     requires: tuple[Expression, ...]
@@ -124,7 +124,7 @@ def _comments(source: str) -> Iterator[tuple[str, Text]]:
             )
 
 
-def _launch(body: Text) -> Launch:
+def _launch(body: Text) -> LaunchDirective:
     fields = _fields(body)
     callee = body.part(0, min((at for at, _ in fields.values()), default=None))
     if not callee.text:
@@ -137,7 +137,7 @@ def _launch(body: Text) -> Launch:
         if key not in fields:
             body.fail(f"`@launch {callee.text}` misses `{key}=(..)`", len(body.text))
     smem = fields["smem"][1] if "smem" in fields else Text("0", body.line, body.column)
-    return Launch(
+    return LaunchDirective(
         callee,
         _extent("grid", fields["grid"][1]),
         _extent("block", fields["block"][1]),

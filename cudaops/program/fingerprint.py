@@ -89,10 +89,8 @@ def similarity(a: Sequence[str], b: Sequence[str]) -> float:
     return (ours & theirs).total() / union if union else 1.0
 
 
-def near_duplicate(
-    source: str, earlier: Sequence[tuple[str, str]], threshold: float = DUPLICATE
-) -> Duplicate | None:
-    """The earlier rewrite that is most like this one, where it is at least so like it.
+def near_duplicate(source: str, earlier: Sequence[tuple[str, str]]) -> Duplicate | None:
+    """The earlier rewrite that is most similar to this one, from DUPLICATE on.
 
     Args:
         earlier: Label and source of each.
@@ -101,7 +99,7 @@ def near_duplicate(
     best: Duplicate | None = None
     for label, text in earlier:
         alike = similarity(mine, shape(text))
-        if alike >= threshold and (best is None or alike > best.similarity):
+        if alike >= DUPLICATE and (best is None or alike > best.similarity):
             best = Duplicate(label, alike)
     return best
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from cudaops.cuda.ptx import Facts, Trait, TraitKind
 from cudaops.program.lexing import Token, byte_text
-from cudaops.program.outline import Item, Outline, outline
+from cudaops.program.outline import Declaration, Outline, outline
 
 _TYPES = {
     "fp16": re.compile(r"__half\w*|__float2half\w*|h(?:exp|log|sqrt|rsqrt|sin|cos|tanh)\w*"),
@@ -89,7 +89,7 @@ def _is_half(texts: Sequence[str], at: int) -> bool:
     return after == ">" or re.fullmatch(r"[A-Za-z_]\w*", after) is not None
 
 
-def _is_state(item: Item) -> bool:
+def _is_state(item: Declaration) -> bool:
     device = item.spaces & {"__device__", "__managed__"}
     return bool(device) and not item.specifiers & {"const", "constexpr", "extern"}
 

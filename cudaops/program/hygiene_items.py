@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from cudaops.program.lexing import Lexed, Token
-from cudaops.program.outline import Item, Outline
+from cudaops.program.outline import Declaration, Outline
 
 Problem = tuple[int, str]
 """Byte offset and message."""
@@ -101,11 +101,11 @@ def _closed(names: set[str], bodies: Mapping[str, Sequence[Token]]) -> frozenset
     return frozenset(names)
 
 
-def _outside_body(facts: Outline, item: Item) -> tuple[Token, ...]:
+def _outside_body(facts: Outline, item: Declaration) -> tuple[Token, ...]:
     return facts.tokens[item.first : item.last if item.body is None else item.body[0]]
 
 
-def _defines_object(facts: Outline, item: Item) -> bool:
+def _defines_object(facts: Outline, item: Declaration) -> bool:
     """`struct X { } x;`"""
     tokens = facts.tokens[item.first : item.last]
     return any(t.text == "{" for t in tokens) and tokens[-2].text != "}"
@@ -132,7 +132,7 @@ def _constructed(facts: Outline, macros: _Macros) -> frozenset[str]:
     return _closed(built, bodies)
 
 
-def _declaration(item: Item, constructed: frozenset[str]) -> Iterator[Problem]:
+def _declaration(item: Declaration, constructed: frozenset[str]) -> Iterator[Problem]:
     if not item.spaces & {"__global__", "__device__"}:
         yield item.start, f"`{item.name}`: host code at file scope"
     elif item.specifiers & constructed and "__global__" not in item.spaces:
@@ -140,7 +140,7 @@ def _declaration(item: Item, constructed: frozenset[str]) -> Iterator[Problem]:
 
 
 def _variable(
-    facts: Outline, item: Item, constructed: frozenset[str], macros: _Macros
+    facts: Outline, item: Declaration, constructed: frozenset[str], macros: _Macros
 ) -> Iterator[Problem]:
     device = item.spaces & {"__device__", "__constant__", "__shared__", "__managed__"}
     tokens = facts.tokens[item.first : item.last]

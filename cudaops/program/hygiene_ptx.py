@@ -9,7 +9,7 @@ from cudaops.domain.program import Program
 from cudaops.program.hygiene_items import Problem
 from cudaops.program.lexing import Lexed, byte_text, lex, plain_text
 from cudaops.program.outline import Outline, outline
-from cudaops.program.ptx_asm import Spelling, Statement, asm_statements
+from cudaops.program.ptx_asm import AsmStatement, Spelling, asm_statements
 from cudaops.program.ptx_text import AsmError
 
 
@@ -52,14 +52,14 @@ def assembly(facts: Outline, authors: AuthorsPtx = NO_PTX) -> Assembly:
 
 def authors_ptx(program: Program) -> AuthorsPtx:
     """The statements in the author's own device code and macros; none where it has none."""
-    found: list[Statement] = []
+    found: list[AsmStatement] = []
     for file in program.files:
         if "asm" in file.text:
             facts = outline(byte_text(file.text))
             found += (
                 one
                 for one in asm_statements(facts.lexed, author=True)
-                if isinstance(one, Statement)
+                if isinstance(one, AsmStatement)
                 and (one.directive >= 0 or _in_device_code(facts, one.start))
             )
     lines = "\n".join(line for one in found for line in (*one.first, *one.lines))

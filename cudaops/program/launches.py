@@ -44,14 +44,14 @@ TOGETHER = "cudaLaunchCooperativeKernel"
 _KEYWORDS = frozenset({"return", "else", "do", "case", "co_await", "co_return", "throw", "new"})
 
 
-class Part(NamedTuple):
+class ByteRange(NamedTuple):
     """A range of bytes."""
 
     start: int
     end: int
 
 
-class Launch(NamedTuple):
+class LaunchCall(NamedTuple):
     """One launch expression; every range is in bytes."""
 
     start: int
@@ -59,12 +59,12 @@ class Launch(NamedTuple):
     name: str
     """Last name of the callee: the kernel, or whatever stands for it; `a##b` where that is pasted.
     """
-    callee: Part
-    template: Part | None
+    callee: ByteRange
+    template: ByteRange | None
     """Between the callee's last `<` and `>`."""
-    geometry: tuple[Part, ...]
+    geometry: tuple[ByteRange, ...]
     """Grid, block and, where written, shared bytes and stream."""
-    arguments: tuple[Part, ...]
+    arguments: tuple[ByteRange, ...]
     open_paren: int
     """Offset of the `(` of the arguments."""
     directive: Directive | None
@@ -76,12 +76,12 @@ class Launch(NamedTuple):
     packed: bool = False
     """A call of one of `PACKED`: what it launches does not show. Only of `cudaLaunchKernelEx` there
     are arguments, the configuration and the kernel first."""
-    between: Part | None = None
+    between: ByteRange | None = None
     """What stands between `<<<` and `>>>` where directives choose among geometries there, so that
     `geometry` tells nothing."""
 
 
-def find_launches(lexed: Lexed) -> Iterator[Launch]:
+def find_launches(lexed: Lexed) -> Iterator[LaunchCall]:
     """Every launch of a text, in order; those in branches that are never compiled left out."""
     end = 0
     for index, token in enumerate(lexed.tokens):
@@ -97,7 +97,7 @@ def find_launches(lexed: Lexed) -> Iterator[Launch]:
                 yield packed
 
 
-def _packed(lexed: Lexed, at: int) -> Launch | None:
+def _packed(lexed: Lexed, at: int) -> LaunchCall | None:
     """The call whose name stands there; None for a declaration."""
     tokens = lexed.tokens
     if tokens[at].directive >= 0 or at + 1 >= len(tokens) or tokens[at + 1].text != "(":
@@ -108,11 +108,11 @@ def _packed(lexed: Lexed, at: int) -> Launch | None:
     parts = _parts(tokens[at + 2 : end])
     hidden = tokens[at].text in CONFIGURED | GRAPH_NODES
     shows = not hidden and len(parts) >= 4
-    return Launch(
+    return LaunchCall(
         start=tokens[at].start,
         end=tokens[end].end,
         name=tokens[at].text,
-        callee=Part(tokens[at].start, tokens[at].end),
+        callee=ByteRange(tokens[at].start, tokens[at].end),
         template=None,
         geometry=(parts[1], parts[2], *parts[4:6]) if shows else (),
         arguments=parts if tokens[at].text == "cudaLaunchKernelEx" else (),
@@ -124,7 +124,7 @@ def _packed(lexed: Lexed, at: int) -> Launch | None:
     )
 
 
-def _launch(lexed: Lexed, opener: int) -> Launch | None:
+def _launch(lexed: Lexed, opener: int) -> LaunchCall | None:
     # Tokens of a directive end with it, those outside skip directives in between.
     place = lexed.tokens[opener].directive
     near = range(max(0, opener - 200), min(len(lexed.tokens), opener + 1500))
@@ -145,18 +145,18 @@ def _launch(lexed: Lexed, opener: int) -> Launch | None:
 
 def _made(
     lexed: Lexed, tokens: Sequence[Token], marks: tuple[int, int, int, int, int], place: int
-) -> Launch:
+) -> LaunchCall:
     first, at, close, paren, end = marks
     callee = tokens[first:at]
     name_at, template = _name_and_template(tokens, at)
     directive = lexed.directives[place] if place >= 0 else None
-    inside = Part(tokens[at].end, tokens[close - 2].start)
+    inside = ByteRange(tokens[at].end, tokens[close - 2].start)
     chosen = place < 0 and any(inside.start <= d.start < inside.end for d in lexed.directives)
-    return Launch(
+    return LaunchCall(
         start=tokens[first].start,
         end=tokens[end].end,
         name="".join(t.text for t in tokens[_pasted_start(tokens, name_at) : name_at + 1]),
-        callee=Part(callee[0].start, callee[-1].end),
+        callee=ByteRange(callee[0].start, callee[-1].end),
         template=template,
         geometry=_parts(tokens[at + 1 : close - 2]),
         arguments=_parts(tokens[paren + 1 : end]),
@@ -186,16 +186,16 @@ def macro_parameters(lexed: Lexed, directive: Directive) -> tuple[str, ...]:
     return tuple(t.text for t in tokens[4 : closing(tokens, 3)] if t.kind == "name")
 
 
-def _parts(tokens: Sequence[Token]) -> tuple[Part, ...]:
-    return tuple(Part(p[0].start, p[-1].end) for p in split_commas(tokens, angles=True) if p)
+def _parts(tokens: Sequence[Token]) -> tuple[ByteRange, ...]:
+    return tuple(ByteRange(p[0].start, p[-1].end) for p in split_commas(tokens, angles=True) if p)
 
 
-def _name_and_template(tokens: Sequence[Token], at: int) -> tuple[int, Part | None]:
+def _name_and_template(tokens: Sequence[Token], at: int) -> tuple[int, ByteRange | None]:
     last = at - 1
     if tokens[last].text == ">":
         less = opening_angle(tokens, last)
         if less is not None and less > 0:
-            return less - 1, Part(tokens[less].end, tokens[last].start)
+            return less - 1, ByteRange(tokens[less].end, tokens[last].start)
     return last, None
 
 

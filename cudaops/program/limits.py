@@ -9,7 +9,7 @@ from cudaops.program.launches import find_launches
 from cudaops.program.lexing import line_of
 from cudaops.program.outline import Outline
 from cudaops.program.overloads import not_told_apart
-from cudaops.program.ptx_asm import ASM, Statement, asm_statements
+from cudaops.program.ptx_asm import ASM, AsmStatement, asm_statements
 
 _WORDS = {
     "texture": "texture references",
@@ -48,7 +48,7 @@ def _of_file(path: str, facts: Outline, followed: Collection[str]) -> Iterator[s
     text = facts.lexed.text
     seen: set[str] = set()
     asm = asm_statements(facts.lexed, author=True)
-    read = {s.start for s in asm if isinstance(s, Statement)}
+    read = {s.start for s in asm if isinstance(s, AsmStatement)}
     for index, token in enumerate(facts.tokens[:-1]):
         after = facts.tokens[index + 1].text
         what = _WORDS.get(token.text) if token.kind == "name" else None

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.program.execution_spaces import defines_kernel
-from cudaops.program.launches import Launch, Part, find_launches, macro_parameters
+from cudaops.program.launches import ByteRange, LaunchCall, find_launches, macro_parameters
 from cudaops.program.lexing import (
     Directive,
     Edit,
@@ -24,7 +24,7 @@ from cudaops.program.lexing import (
     plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline
+from cudaops.program.outline import Declaration, Outline
 
 _SPLICED = re.compile(r"[ \t]*\\\r?\n")
 """A line of a macro that goes on."""
@@ -32,7 +32,9 @@ _REST = "__VA_ARGS__"
 _PASTE = "##"
 
 
-def resolve_launched(launch: Launch, holder: Item | None, facts: Outline, kernels: set[str]) -> str:
+def resolve_launched(
+    launch: LaunchCall, holder: Declaration | None, facts: Outline, kernels: set[str]
+) -> str:
     """The unqualified kernel name, or the callee's own last name where it cannot be told."""
     if launch.name in kernels:
         return launch.name
@@ -45,7 +47,7 @@ def resolve_launched(launch: Launch, holder: Item | None, facts: Outline, kernel
     return candidates.pop() if len(candidates) == 1 else launch.name
 
 
-def _macro_uses(launch: Launch, lexed: Lexed, kernels: set[str]) -> set[str]:
+def _macro_uses(launch: LaunchCall, lexed: Lexed, kernels: set[str]) -> set[str]:
     """Kernels handed to the macro whose parameter is launched."""
     assert launch.directive is not None
     position = macro_parameters(lexed, launch.directive).index(launch.name)
@@ -56,7 +58,7 @@ def _macro_uses(launch: Launch, lexed: Lexed, kernels: set[str]) -> set[str]:
     return found
 
 
-def _pasted(launch: Launch, lexed: Lexed, kernels: set[str]) -> set[str]:
+def _pasted(launch: LaunchCall, lexed: Lexed, kernels: set[str]) -> set[str]:
     """Kernels whose name the macro pastes where it is used."""
     assert launch.directive is not None
     parameters = macro_parameters(lexed, launch.directive)
@@ -172,8 +174,8 @@ def kernel_macros(files: Sequence[Lexed]) -> dict[str, Macro]:
     return found
 
 
-def text_made(macros: Mapping[str, Macro], facts: Outline, item: Item) -> str | None:
-    """What stands for a use of a macro that defines a kernel (`Item.is_made`)."""
+def text_made(macros: Mapping[str, Macro], facts: Outline, item: Declaration) -> str | None:
+    """What stands for a use of a macro that defines a kernel (`Declaration.is_made`)."""
     macro = macros.get(facts.tokens[item.first].text)
     if macro is None:
         return None
@@ -257,7 +259,9 @@ def _launches(text: str, kernel: str) -> bool:
     return any(launch.name == kernel for launch in find_launches(lex(text)))
 
 
-def _assigned(launch: Launch, holder: Item | None, facts: Outline, kernels: set[str]) -> set[str]:
+def _assigned(
+    launch: LaunchCall, holder: Declaration | None, facts: Outline, kernels: set[str]
+) -> set[str]:
     """Kernels that the enclosing function stores under the launched name."""
     if holder is None or not launch.plain:
         return set()
@@ -272,16 +276,16 @@ def _assigned(launch: Launch, holder: Item | None, facts: Outline, kernels: set[
     return found
 
 
-class Alias(NamedTuple):
+class InstanceAlias(NamedTuple):
     """A kernel's instance as a variable's initialiser spells it."""
 
-    callee: Part
+    callee: ByteRange
     """Without a leading `&`."""
-    template: Part | None
+    template: ByteRange | None
     """Between `<` and `>`."""
 
 
-def _declared_at(launch: Launch, tokens: Sequence[Token]) -> int | None:
+def _declared_at(launch: LaunchCall, tokens: Sequence[Token]) -> int | None:
     """Where the variable that a launch names is first set, in the innermost block around the launch
     that sets it; None where that block sets it again or takes its address."""
     opened: list[int] = []
@@ -303,8 +307,8 @@ def _declared_at(launch: Launch, tokens: Sequence[Token]) -> int | None:
 
 
 def alias_of(
-    launch: Launch, holder: Item | None, facts: Outline, kernels: set[str]
-) -> Alias | None:
+    launch: LaunchCall, holder: Declaration | None, facts: Outline, kernels: set[str]
+) -> InstanceAlias | None:
     """What `auto NAME = kernel<64, 128>;` says of a launch `NAME<<<..>>>`; None for all else, and
     where the enclosing function assigns the name again or takes its address."""
     if holder is None or not launch.plain or launch.template or launch.name in kernels:
@@ -326,13 +330,13 @@ def alias_of(
     begins = tokens[at].start < launch.start and tokens[at + 1].text == "="
     if not begins or declared[-1:] != ["auto"] or tokens[last].text not in kernels:
         return None
-    callee = Part(tokens[first].start, tokens[end - 1].end)
+    callee = ByteRange(tokens[first].start, tokens[end - 1].end)
     if end == last + 1:
-        return Alias(callee, None)
+        return InstanceAlias(callee, None)
     inside = {t.text for t in tokens[last + 1 : end]}
     if tokens[last + 1].text != "<" or tokens[end - 1].text != ">" or inside & {"?", "(", "["}:
         return None
-    return Alias(callee, Part(tokens[last + 1].end, tokens[end - 1].start))
+    return InstanceAlias(callee, ByteRange(tokens[last + 1].end, tokens[end - 1].start))
 
 
 def stand_for_several(parts: Sequence[str], files: Iterable[Lexed]) -> bool:

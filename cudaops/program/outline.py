@@ -31,7 +31,7 @@ _ACCESS = frozenset({"public", "private", "protected"})
 _TYPE_WORDS = frozenset({"struct", "class", "union", "enum"})
 
 
-class Item(NamedTuple):
+class Declaration(NamedTuple):
     """One declaration at namespace scope. Indices are into `Outline.tokens`, offsets are bytes."""
 
     kind: ItemKind
@@ -88,7 +88,7 @@ class Outline:
     lexed: Lexed
     tokens: tuple[Token, ...]
     """Code outside of directives and dead branches."""
-    items: tuple[Item, ...]
+    items: tuple[Declaration, ...]
     aliases: Mapping[str, frozenset[str]]
     """Macros that stand for execution spaces, with which."""
 
@@ -96,7 +96,7 @@ class Outline:
         """The bytes of a range."""
         return self.lexed.text[start:end]
 
-    def item_at(self, offset: int) -> Item | None:
+    def item_at(self, offset: int) -> Declaration | None:
         """The item that holds a byte."""
         at = bisect_right(self._starts, offset) - 1
         item = self.items[at] if at >= 0 else None
@@ -161,7 +161,7 @@ def _read(raw: str, aliases: Aliases) -> Outline:
 def _with_declared(read: Outline, functions: Functions) -> Outline:
     declared = merged(functions)
 
-    def declared_of(item: Item) -> Item:
+    def declared_of(item: Declaration) -> Declaration:
         if item.kind != "function" or item.spaces:
             return item
         return item._replace(spaces=declared.get(_signature(read.tokens, item), item.spaces))
@@ -183,8 +183,8 @@ def _declared_for_device(raw: str, aliases: Aliases) -> Functions:
 
 
 def _with_members(
-    facts: Outline, items: Iterable[Item], owner: str = ""
-) -> Iterator[tuple[str, Item]]:
+    facts: Outline, items: Iterable[Declaration], owner: str = ""
+) -> Iterator[tuple[str, Declaration]]:
     """Items, and of types what stands in their braces with the type's name."""
     for item in items:
         yield owner, item
@@ -193,7 +193,7 @@ def _with_members(
             yield from _with_members(facts, _in_braces(facts, item), name)
 
 
-def _type_name(tokens: Sequence[Token], item: Item) -> str:
+def _type_name(tokens: Sequence[Token], item: Declaration) -> str:
     """`Camera` of `struct alignas(16) Camera final : Base {`; empty where it has none."""
     index = next(
         (i for i in range(item.first, item.last) if tokens[i].text in _TYPE_WORDS), item.last
@@ -208,12 +208,12 @@ def _type_name(tokens: Sequence[Token], item: Item) -> str:
     return ""
 
 
-def _signature(tokens: Sequence[Token], item: Item, owner: str = "") -> Signature:
+def _signature(tokens: Sequence[Token], item: Declaration, owner: str = "") -> Signature:
     names = f"{owner}::{item.name}" if owner else item.qualified_name
     return "::".join(names.split("::")[-2:]), _parameter_count(tokens, item)
 
 
-def _parameter_count(tokens: Sequence[Token], item: Item) -> int:
+def _parameter_count(tokens: Sequence[Token], item: Declaration) -> int:
     if item.parameters is None:
         return 0
     index, end = item.parameters
@@ -233,26 +233,26 @@ def _parameter_count(tokens: Sequence[Token], item: Item) -> int:
     return count
 
 
-def members(facts: Outline, item: Item) -> Iterator[Item]:
+def members(facts: Outline, item: Declaration) -> Iterator[Declaration]:
     """What a type's braces declare, those of types in it included."""
     for one in _in_braces(facts, item):
         yield one
         yield from members(facts, one)
 
 
-def _in_braces(facts: Outline, item: Item) -> Iterator[Item]:
+def _in_braces(facts: Outline, item: Declaration) -> Iterator[Declaration]:
     brace = next((i for i in range(item.first, item.last) if facts.tokens[i].text == "{"), None)
     if item.kind == "type" and brace is not None:
         end = closing(facts.tokens, brace)
         yield from _Reader(facts.tokens, facts.aliases).items(brace + 1, end, ())
 
 
-def kernel_declarations(facts: Outline) -> tuple[Item, ...]:
+def kernel_declarations(facts: Outline) -> tuple[Declaration, ...]:
     """Kernels that are declared there and defined elsewhere, or further below."""
     return tuple(i for i in facts.items if i.kind == "declaration" and "__global__" in i.spaces)
 
 
-def declarators(tokens: Sequence[Token], item: Item) -> list[int]:
+def declarators(tokens: Sequence[Token], item: Declaration) -> list[int]:
     """Indices of the names of all that a variable's item declares, `a` and `b` of `int a[2], *b;`;
     of a type's item those behind its braces."""
     first = _declared(tokens, item.first, item.last)
@@ -335,7 +335,7 @@ class _Reader:
 
     def items(
         self, at: int, end: int, namespaces: tuple[str, ...], linkage: bool = False, deep: int = 0
-    ) -> Iterator[Item]:
+    ) -> Iterator[Declaration]:
         while at < end:
             if self.text(at) in (";", "}"):
                 at += 1
@@ -357,14 +357,14 @@ class _Reader:
             yield item._replace(in_linkage_block=linkage, is_global=deep == 0)
             at = max(item.last, at + 1)
 
-    def _made(self, at: int, namespaces: tuple[str, ...]) -> Item | None:
+    def _made(self, at: int, namespaces: tuple[str, ...]) -> Declaration | None:
         """A use of a macro that defines a kernel; no semicolon need follow."""
         name = self.text(at)
         spaces = self.aliases.get(f"{name}(") if self.text(at + 1) == "(" else None
         if spaces is None:
             return None
         last = closing(self.tokens, at + 1) + 1
-        return Item(
+        return Declaration(
             "other", "", namespaces, spaces, frozenset({name}), self.tokens[at].start,
             self.tokens[min(last, len(self.tokens)) - 1].end, at, last, None, None, None,
         )  # fmt: skip
@@ -388,7 +388,7 @@ class _Reader:
                 names.append(token.text)
         return None
 
-    def _item(self, first: int, end: int, namespaces: tuple[str, ...]) -> Item:
+    def _item(self, first: int, end: int, namespaces: tuple[str, ...]) -> Declaration:
         at, template = self._template(first)
         instantiation = (
             template is None
@@ -402,7 +402,7 @@ class _Reader:
         if parameters is not None:
             words += [t.text for t in self.tokens[parameters[1] + 1 : head_end]]
         spaces = frozenset(s for w in words for s in self.aliases.get(w, {w} & SPACES))
-        return Item(
+        return Declaration(
             "instantiation" if instantiation else kind, name, namespaces, spaces,
             frozenset(words), self.tokens[first].start, self.tokens[last - 1].end, first, last,
             template, parameters, body if kind == "function" else None,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from cudaops.domain.program import Kernel
-from cudaops.program.launches import Launch
+from cudaops.program.launches import LaunchCall
 from cudaops.program.lexing import (
     Edit,
     byte_text,
@@ -23,7 +23,7 @@ from cudaops.program.lexing import (
     plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline, constraint_end, outline
+from cudaops.program.outline import Declaration, Outline, constraint_end, outline
 from cudaops.program.signature import read_parameters
 
 _POINTER = "cudaops_pointer_type"
@@ -67,12 +67,12 @@ def signature_of(kernel: Kernel) -> Signature:
     return Signature(plain_text(parameters), None if template is None else plain_text(template))
 
 
-def parameters_of(facts: Outline, item: Item) -> str:
+def parameters_of(facts: Outline, item: Declaration) -> str:
     """Of a function in a file, declared or defined: as `signature_of` gives them."""
     return plain_text(_signature(facts, item).parameters)
 
 
-def _signature(facts: Outline, item: Item) -> Signature:
+def _signature(facts: Outline, item: Declaration) -> Signature:
     def inside(brackets: tuple[int, int]) -> str:
         opener, closer = (facts.tokens[i] for i in brackets)
         return one_line(facts.lexed, opener.end, closer.start)
@@ -83,7 +83,7 @@ def _signature(facts: Outline, item: Item) -> Signature:
     )
 
 
-def left_out(outlines: Iterable[Outline], launch: Launch) -> list[Edit]:
+def left_out(outlines: Iterable[Outline], launch: LaunchCall) -> list[Edit]:
     """Puts the defaults of parameters that a launch leaves out behind its arguments: a pointer to a
     function does not know them. None where a kernel of that name takes exactly these arguments,
     several could be meant, or the launch stands in a macro."""
@@ -261,7 +261,7 @@ class Probes:
                 found.append((tokens[at + 1].end, text))
         return found
 
-    def _declared(self, facts: Outline, item: Item) -> Kernel | None:
+    def _declared(self, facts: Outline, item: Declaration) -> Kernel | None:
         """The kernel that a definition, or a declaration before it, is of."""
         if item.parameters is None or item.kind not in ("function", "declaration"):
             return None
@@ -275,7 +275,7 @@ class Probes:
             return named[0] if len(named[0].parameters) == count else None
         return spelled
 
-    def _probe(self, facts: Outline, item: Item, kernel: Kernel, *, registers: bool) -> str:
+    def _probe(self, facts: Outline, item: Declaration, kernel: Kernel, *, registers: bool) -> str:
         signature = _signature(facts, item)
         header = "" if signature.template is None else f"template <{signature.template}> "
         header += _condition(facts, item)
@@ -353,14 +353,14 @@ def _words(signature: Signature) -> list[str]:
     return [t.text for t in lex(byte_text(f"{header} ; {' , '.join(types)}")).tokens]
 
 
-def _is_cut(facts: Outline, item: Item) -> bool:
+def _is_cut(facts: Outline, item: Declaration) -> bool:
     """Whether a directive stands in its head."""
     assert item.parameters is not None
     first, last = facts.tokens[item.first].start, facts.tokens[item.parameters[1]].end
     return any(first <= d.start < last for d in facts.lexed.directives)
 
 
-def _condition(facts: Outline, item: Item) -> str:
+def _condition(facts: Outline, item: Declaration) -> str:
     """What stands between its template header and its type: `requires C<T> `, and a word that keeps
     `::` of the type from it."""
     if item.template is None:
@@ -370,7 +370,7 @@ def _condition(facts: Outline, item: Item) -> str:
     return one_line(facts.lexed, words[0].start, words[-1].end) + " extern " if words else ""
 
 
-def _result(facts: Outline, item: Item) -> str:
+def _result(facts: Outline, item: Declaration) -> str:
     """Its type as written: of a template it may be a condition."""
     assert item.parameters is not None
     at = item.first

@@ -16,20 +16,20 @@ from cudaops.domain.program import (
     GlobalVariable,
     Kernel,
     LaunchSite,
-    Problem,
     Program,
+    ReferenceProblem,
     SourceFile,
     first_site,
 )
 from cudaops.errors import InputError
 from cudaops.program.compilation import options_from, own_folders
 from cudaops.program.instances import plain_arguments
-from cudaops.program.launches import Launch, Part, find_launches, joined
+from cudaops.program.launches import ByteRange, LaunchCall, find_launches, joined
 from cudaops.program.lexing import Lexed, byte_text, closing, lex, line_of, plain_text
 from cudaops.program.limits import find_limits
 from cudaops.program.macros import Macro, alias_of, kernel_macros, resolve_launched, text_made
 from cudaops.program.outline import (
-    Item,
+    Declaration,
     Outline,
     declarators,
     kernel_declarations,
@@ -48,7 +48,7 @@ def load_program(
     compilation: Compilation = PLAIN,
     *,
     host: str = "",
-    problem: Problem | None = None,
+    problem: ReferenceProblem | None = None,
 ) -> Program:
     """Read and parse a program; `host`: text that is put behind its main file's, of a `problem`.
     Raises InputError with one line that says what to do."""
@@ -118,7 +118,7 @@ def parse_files(
     files: tuple[SourceFile, ...],
     external: tuple[str, ...] = (),
     build: Build | None = None,
-    problem: Problem | None = None,
+    problem: ReferenceProblem | None = None,
     application: Application | None = None,
     *,
     of_build: bool = False,
@@ -180,7 +180,7 @@ def callers_of(program: Program, units: Iterable[Program]) -> tuple[SourceFile, 
     return tuple(found.values())[len(program.files) :]
 
 
-def _declared(program: Program) -> dict[str, tuple[Item, ...]]:
+def _declared(program: Program) -> dict[str, tuple[Declaration, ...]]:
     """Kernels that each file declares, by path."""
     texts = {file.path: byte_text(file.text) for file in program.files}
     spaces = spaces_of(texts.values())
@@ -346,15 +346,15 @@ class _FileFacts:
     def __init__(self, path: str, facts: Outline) -> None:
         self.path, self.outline, self.lexed = path, facts, facts.lexed
 
-    def text(self, part: Part) -> str:
+    def text(self, part: ByteRange) -> str:
         return plain_text(self.lexed.text[part.start : part.end])
 
-    def _lines(self, item: Item) -> _Lines:
+    def _lines(self, item: Declaration) -> _Lines:
         return _Lines(line_of(self.lexed.text, item.start), line_of(self.lexed.text, item.end))
 
     def _between(self, indices: tuple[int, int]) -> str:
         tokens = self.outline.tokens
-        return self.text(Part(tokens[indices[0]].end, tokens[indices[1]].start))
+        return self.text(ByteRange(tokens[indices[0]].end, tokens[indices[1]].start))
 
     def kernels(self, made: Mapping[str, Macro]) -> list[Kernel]:
         """`made`: the program's macros that define kernels."""
@@ -366,7 +366,7 @@ class _FileFacts:
                 found += self._made(item, made)
         return found
 
-    def _made(self, item: Item, macros: Mapping[str, Macro]) -> list[Kernel]:
+    def _made(self, item: Declaration, macros: Mapping[str, Macro]) -> list[Kernel]:
         """Those that a macro defines, where it is used: with their own text."""
         text = text_made(macros, self.outline, item)
         if text is None:
@@ -385,8 +385,8 @@ class _FileFacts:
             for k in _FileFacts(self.path, outline(text)).kernels({})
         ]
 
-    def _kernel(self, item: Item) -> Kernel:
-        text = self.text(Part(item.start, item.end))
+    def _kernel(self, item: Declaration) -> Kernel:
+        text = self.text(ByteRange(item.start, item.end))
         lines = self._lines(item)
         assert item.parameters is not None
         return Kernel(
@@ -406,7 +406,7 @@ class _FileFacts:
             uses_dynamic_shared=self._uses_dynamic_shared(item),
         )
 
-    def _launch_bounds(self, item: Item) -> str | None:
+    def _launch_bounds(self, item: Declaration) -> str | None:
         tokens = self.outline.tokens
         for index in range(item.first, item.body[0] if item.body else item.last):
             if tokens[index].text == "__launch_bounds__":
@@ -415,10 +415,10 @@ class _FileFacts:
                 while depth and end < item.last:
                     depth += (tokens[end].text == "(") - (tokens[end].text == ")")
                     end += 1
-                return self.text(Part(tokens[index + 1].end, tokens[end - 1].start)).strip()
+                return self.text(ByteRange(tokens[index + 1].end, tokens[end - 1].start)).strip()
         return None
 
-    def _uses_dynamic_shared(self, item: Item) -> bool:
+    def _uses_dynamic_shared(self, item: Declaration) -> bool:
         words = [t.text for t in self.outline.tokens[item.first : item.last]]
         inside = any(
             a == "extern" and "__shared__" in words[i : i + 8] for i, a in enumerate(words)
@@ -435,7 +435,7 @@ class _FileFacts:
     def global_variables(self) -> list[GlobalVariable]:
         return [v for i in self.outline.items for v in self._variable(i)]
 
-    def _variable(self, item: Item) -> list[GlobalVariable]:
+    def _variable(self, item: Declaration) -> list[GlobalVariable]:
         space = next(
             (s for s in ("constant", "managed", "device") if f"__{s}__" in item.spaces), None
         )
@@ -477,7 +477,7 @@ class _FileFacts:
             ]
         return found
 
-    def _instances(self, item: Item) -> list[str]:
+    def _instances(self, item: Declaration) -> list[str]:
         """Nothing of a variable; of a template of one the arguments with which this file names it,
         of those that mean the same anywhere: numbers and C++'s own types of one word."""
         if item.template is None:
@@ -485,13 +485,13 @@ class _FileFacts:
         named = plain_arguments(self.outline.tokens, item.name)
         return [f"<{','.join(each)}>" for each in named]
 
-    def _extents(self, item: Item, at: int) -> str:
+    def _extents(self, item: Declaration, at: int) -> str:
         """`[4][16]` after the name."""
         tokens = self.outline.tokens
         end = at + 1
         while end < item.last and tokens[end].text == "[":
             end = closing(tokens, end) + 1
-        return self.text(Part(tokens[at].end, tokens[end - 1].end)).strip()
+        return self.text(ByteRange(tokens[at].end, tokens[end - 1].end)).strip()
 
     def launches(self, first: int, kernels: set[str]) -> list[LaunchSite]:
         found: list[LaunchSite] = []
@@ -503,7 +503,7 @@ class _FileFacts:
         return found
 
     def _site(
-        self, index: int, launch: Launch, holder: Item | None, kernels: set[str]
+        self, index: int, launch: LaunchCall, holder: Declaration | None, kernels: set[str]
     ) -> LaunchSite:
         written = [self.text(p) for p in launch.geometry]
         grid, block, smem, stream = [*written, *[None] * 4][:4]
@@ -526,7 +526,7 @@ class _FileFacts:
             in_macro=launch.directive is not None,
         )
 
-    def _enclosing(self, launch: Launch, holder: Item | None) -> int:
+    def _enclosing(self, launch: LaunchCall, holder: Declaration | None) -> int:
         if launch.directive is not None:
             return launch.directive.start
         return launch.start if holder is None else holder.start

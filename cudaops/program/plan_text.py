@@ -46,7 +46,7 @@ __global__ void {_FILL}(unsigned char* memory, int value, unsigned long long byt
 """What cudaMemset does, as a kernel."""
 
 
-class Number(NamedTuple):
+class LaunchNumber(NamedTuple):
     """A number that a launch was given."""
 
     value: int | float
@@ -72,7 +72,7 @@ class Packed(NamedTuple):
         ]
 
 
-class Member(NamedTuple):
+class StructurePointer(NamedTuple):
     """A pointer that the baseline is given in a structure, which a plan hands on whole."""
 
     structure: str
@@ -82,12 +82,12 @@ class Member(NamedTuple):
     offset_bytes: int
 
 
-Given = Number | Packed | Member | str
+Given = LaunchNumber | Packed | StructurePointer | str
 """A string is an expression of the plan as it stands."""
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanLaunch:
     """One launch of the plan, for one workload."""
 
     kernel: str
@@ -102,21 +102,22 @@ class Step:
     @staticmethod
     def setting(
         scratch: str | None, allocation: int | None, size: int, value: int, workload: Workload
-    ) -> Step:
+    ) -> PlanLaunch:
         """What `cudaMemset` does, as a launch."""
         text: Given = scratch or ""
         if scratch is None:
             assert allocation is not None
             text = _pointer_text(workload, allocation, 0, "", None)
-        if isinstance(text, Member):
+        if isinstance(text, StructurePointer):
             raise InputError(f"cudaMemset clears `{text.path}`, a member of the author's structure")
         blocks = -(-size // _FILL_THREADS)
-        return Step(
+        return PlanLaunch(
             _FILL, _FILL, (blocks, 1, 1), (_FILL_THREADS, 1, 1), 0,
-            (text, Number(value), Number(size)), {} if scratch is None else {scratch: size},
+            (text, LaunchNumber(value), LaunchNumber(size)),
+            {} if scratch is None else {scratch: size},
         )  # fmt: skip
 
-    def agrees(self, other: Step) -> bool:
+    def agrees(self, other: PlanLaunch) -> bool:
         """Whether both differ in numbers alone."""
         shapes = [
             (s.callee, [g if isinstance(g, str) else _shape(g) for g in s.given], set(s.scratch))
@@ -125,13 +126,13 @@ class Step:
         return shapes[0] == shapes[1]
 
 
-def _shape(given: Number | Packed | Member) -> object:
+def _shape(given: LaunchNumber | Packed | StructurePointer) -> object:
     match given:
         case Packed(raw_hex, pointers):
             return len(raw_hex), pointers
-        case Member():
+        case StructurePointer():
             return given
-    return Number
+    return LaunchNumber
 
 
 class PlanText(NamedTuple):
@@ -141,7 +142,7 @@ class PlanText(NamedTuple):
     helpers: str
     kernels: tuple[str, ...]
     """The program's own, in the order of their first launch."""
-    entries: Mapping[str, Mapping[int, Packed | Member]]
+    entries: Mapping[str, Mapping[int, Packed | StructurePointer]]
     """Kernel to the arguments, by position, that its entry puts together: see `entry_source`."""
     callees: Mapping[str, str]
     """The instance of each that is launched."""
@@ -158,7 +159,7 @@ def entry_name(kernel: str) -> str:
 
 def entry_source(
     kernel: Kernel,
-    made: Mapping[int, Packed | Member],
+    made: Mapping[int, Packed | StructurePointer],
     author: Kernel,
     attributes: str,
     callee: str,
@@ -181,7 +182,7 @@ def entry_source(
             body.append(f"    unsigned long long {name}_words[{len(words)}] = {{{values}}};\n")
             body.append(f"    {kind} {name};\n    memcpy(&{name}, {name}_words, sizeof({name}));\n")
             given.append(name)
-        elif isinstance(one, Member):
+        elif isinstance(one, StructurePointer):
             kind = _RESTRICT.sub("", parameter.type_text)
             given.append(f"({kind})((char*)of_{one.path} + {one.offset_bytes})")
         else:
@@ -205,7 +206,7 @@ def entry_source(
 
 def _structures(given: Iterable[Given]) -> list[str]:
     """The baseline's parameters that members are taken from, each once."""
-    return list(dict.fromkeys(g.structure for g in given if isinstance(g, Member)))
+    return list(dict.fromkeys(g.structure for g in given if isinstance(g, StructurePointer)))
 
 
 def seen_as(
@@ -214,7 +215,7 @@ def seen_as(
     workload: Workload,
     memory: Mapping[int, tuple[int | None, str | None, int]],
     same_inputs: bool = True,
-) -> Step:
+) -> PlanLaunch:
     """A launch in the terms of the baseline's one. `memory`: for each of its allocations the
     baseline's, or else the scratch buffer that stands for it, and its size in bytes. Without
     `same_inputs` a structure is known by its name and its pointers: bytes that nobody set differ.
@@ -225,7 +226,7 @@ def seen_as(
         _given(position, argument, launch, kernel, workload, memory, same_inputs)
         for position, argument in enumerate(launch.arguments)
     )
-    return Step(
+    return PlanLaunch(
         launch.kernel, launch.callee, _extent(launch.grid), _extent(launch.block),
         launch.dynamic_smem_bytes, given,
         {name: size for _, name, size in memory.values() if name is not None},
@@ -245,7 +246,7 @@ def _given(
     memory: Mapping[int, tuple[int | None, str | None, int]],
     same_inputs: bool,
 ) -> Given:
-    def pointer(index: int, offset: int, name: str) -> str | Member:
+    def pointer(index: int, offset: int, name: str) -> str | StructurePointer:
         allocation, scratch, _ = memory[index]
         if scratch is not None:
             return scratch if offset == 0 else f"{scratch} + {offset}"
@@ -258,7 +259,7 @@ def _given(
         case PointerArgument():
             return pointer(argument.allocation, argument.offset_bytes, argument.name)
         case ScalarArgument():
-            return Number(argument.value, argument.name, position)
+            return LaunchNumber(argument.value, argument.name, position)
         case OpaqueArgument():
             whole = _same_structure(argument, workload, memory, same_inputs)
             if whole is not None:
@@ -297,7 +298,7 @@ def _same_structure(
 
 def _pointer_text(
     workload: Workload, allocation: int, offset_bytes: int, name: str, kernel: Kernel | None
-) -> str | Member:
+) -> str | StructurePointer:
     """An expression for an address in the baseline's memory; the parameter of this name first."""
     pointing = [
         a
@@ -312,7 +313,7 @@ def _pointer_text(
             for field in a.pointers
             if field.allocation == allocation
         )
-        return Member(structure, field.path, offset_bytes - field.offset_bytes)
+        return StructurePointer(structure, field.path, offset_bytes - field.offset_bytes)
     best = min(pointing, key=lambda a: (a.offset_bytes != offset_bytes, a.name != name))
     distance = offset_bytes - best.offset_bytes
     if distance == 0:
@@ -327,7 +328,7 @@ def _pointer_text(
 
 
 def plan_text(
-    kernel: Kernel, known: Sequence[tuple[Workload, Sequence[Step]]], *, general: bool = False
+    kernel: Kernel, known: Sequence[tuple[Workload, Sequence[PlanLaunch]]], *, general: bool = False
 ) -> PlanText:
     """The directives for these workloads, whose steps agree.
 
@@ -347,7 +348,11 @@ def plan_text(
     entries = {
         s.kernel: made
         for s in first
-        if (made := {i: g for i, g in enumerate(s.given) if isinstance(g, Packed | Member)})
+        if (
+            made := {
+                i: g for i, g in enumerate(s.given) if isinstance(g, Packed | StructurePointer)
+            }
+        )
     }
     return PlanText(
         "".join([*scratch.values(), *launches, *values.requires()]),
@@ -397,7 +402,7 @@ class _Values:
         self.holds_floats = False
         """Whether a number was written that may depend on one of the floating parameters."""
 
-    def launch(self, steps: Sequence[Step]) -> str:
+    def launch(self, steps: Sequence[PlanLaunch]) -> str:
         """The directive of one step."""
         first = steps[0]
         grid = ",".join(self._blocks(steps, axis) for axis in range(3))
@@ -406,7 +411,7 @@ class _Values:
         for index, given in enumerate(first.given):
             arguments += self._arguments(given, [s.given[index] for s in steps])
         arguments += _structures(first.given)
-        has_entry = any(isinstance(g, Packed | Member) for g in first.given)
+        has_entry = any(isinstance(g, Packed | StructurePointer) for g in first.given)
         callee = entry_name(first.callee) if has_entry else first.callee
         smem = self._shared([s.smem for s in steps])
         return (
@@ -417,10 +422,10 @@ class _Values:
     def _arguments(self, first: Given, given: Sequence[Given]) -> list[str]:
         if isinstance(first, str):
             return [first]
-        if isinstance(first, Member):
+        if isinstance(first, StructurePointer):
             return []
-        if isinstance(first, Number):
-            numbers = [g for g in given if isinstance(g, Number)]
+        if isinstance(first, LaunchNumber):
+            numbers = [g for g in given if isinstance(g, LaunchNumber)]
             return [self.text([n.value for n in numbers], first.name, first.position)]
         self.holds_floats = True
         places = dict(first.pointers)
@@ -443,7 +448,7 @@ class _Values:
         varying = [*same, *(n for n, v in self.geometry.items() if v == list(values))]
         return varying[0] if varying else self._choice(values)
 
-    def _blocks(self, steps: Sequence[Step], axis: int) -> str:
+    def _blocks(self, steps: Sequence[PlanLaunch], axis: int) -> str:
         """Blocks along an axis: by the author's grid where they cover as much, each thread so many
         elements, or so many threads one."""
         values, letter = [s.grid[axis] for s in steps], "xyz"[axis]

@@ -35,7 +35,7 @@ from cudaops.errors import PlanError
 from cudaops.program.clusters import kernel_clusters, unfit
 from cudaops.program.constants import integer_constants
 from cudaops.program.device_text import KernelSignature, kernel_signatures
-from cudaops.program.directives import Directives, Launch, read_directives, unknown_name
+from cudaops.program.directives import Directives, LaunchDirective, read_directives, unknown_name
 from cudaops.program.expressions import (
     Expression,
     ExpressionValue,
@@ -169,7 +169,7 @@ def environment(rewrite: Rewrite, kernel: Kernel, workload: Workload) -> Environ
     return env | {"smem": workload.dynamic_smem_bytes, "nullptr": NullPointer()}
 
 
-def _step(launch: Launch) -> LaunchStep:
+def _step(launch: LaunchDirective) -> LaunchStep:
     return LaunchStep(
         kernel=launch.callee.text,
         grid=tuple(e.text for e in launch.grid),
@@ -180,7 +180,7 @@ def _step(launch: Launch) -> LaunchStep:
     )
 
 
-def _check_launch(launch: Launch, signatures: Mapping[str, KernelSignature]) -> None:
+def _check_launch(launch: LaunchDirective, signatures: Mapping[str, KernelSignature]) -> None:
     name = plain_name(launch.callee.text)
     signature = signatures.get(name)
     if signature is None:
@@ -252,7 +252,9 @@ def _scratch_bytes(size: Expression, env: Environment) -> int:
     return _in_range(size, env, 1, MAX_SCRATCH_BYTES, "scratch size")
 
 
-def _resolved(step: int, launch: Launch, env: Environment, cluster: Dim3 | None) -> ResolvedLaunch:
+def _resolved(
+    step: int, launch: LaunchDirective, env: Environment, cluster: Dim3 | None
+) -> ResolvedLaunch:
     grid = _dim3(launch.grid, env, GRID_MOST, "grid")
     block = _dim3(launch.block, env, BLOCK_MOST, "block")
     if block.volume > MAX_THREADS:

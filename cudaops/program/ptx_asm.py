@@ -42,7 +42,7 @@ Spelling = tuple[str, ...]
 expressions of its operands."""
 
 
-class Statement(NamedTuple):
+class AsmStatement(NamedTuple):
     """An asm statement, read."""
 
     start: int
@@ -60,7 +60,7 @@ class Statement(NamedTuple):
 
 def asm_statements(
     lexed: Lexed, *, author: bool = False, known: frozenset[Spelling] | None = frozenset()
-) -> Iterator[Statement | AsmError]:
+) -> Iterator[AsmStatement | AsmError]:
     """Every `asm` of a text outside of preprocessor lines, read or with what is wrong; of the
     author's text every spelling of it, in macros too.
 
@@ -72,11 +72,11 @@ def asm_statements(
             continue
         is_own = not author and token.text == "asm" and token.directive < 0
         own = _statement(lexed, index, macros, author=False) if is_own else None
-        if isinstance(own, Statement):
+        if isinstance(own, AsmStatement):
             yield own
             continue
         one = _statement(lexed, index, macros, author=True)
-        if author or (isinstance(one, Statement) and (known is None or one.spelling in known)):
+        if author or (isinstance(one, AsmStatement) and (known is None or one.spelling in known)):
             yield one
         elif own is not None:
             yield own
@@ -84,7 +84,7 @@ def asm_statements(
 
 def _statement(
     lexed: Lexed, index: int, macros: frozenset[str], *, author: bool
-) -> Statement | AsmError:
+) -> AsmStatement | AsmError:
     try:
         return _Reader(lexed, index, macros, author).statement()
     except AsmError as error:
@@ -94,7 +94,7 @@ def _statement(
 def asm_edits(lexed: Lexed, *, author: bool = False) -> list[Edit]:
     """Each asm statement that can be read as the C++ that it means, on the same lines."""
     read = asm_statements(lexed, author=author, known=None)
-    found = [s for s in read if isinstance(s, Statement)]
+    found = [s for s in read if isinstance(s, AsmStatement)]
     edits = [Edit(s.start, s.end, _cpp(s, lexed.text[s.start : s.end])) for s in found]
     return [*edits, *_renamed(lexed, found)]
 
@@ -118,7 +118,7 @@ def _parameters(lexed: Lexed, directive: int) -> frozenset[str]:
     return frozenset(t.text for t in words[1 : closing(words, 0)] if t.kind == "name")
 
 
-def _renamed(lexed: Lexed, statements: Sequence[Statement]) -> Iterator[Edit]:
+def _renamed(lexed: Lexed, statements: Sequence[AsmStatement]) -> Iterator[Edit]:
     """The parameters of macros with asm statements, outside of these."""
     for directive in {s.directive for s in statements if s.directive >= 0}:
         names, line = _parameters(lexed, directive), lexed.directives[directive]
@@ -128,7 +128,7 @@ def _renamed(lexed: Lexed, statements: Sequence[Statement]) -> Iterator[Edit]:
                 yield Edit(token.start, token.end, _PARAMETER + token.text)
 
 
-def _cpp(statement: Statement, original: str) -> str:
+def _cpp(statement: AsmStatement, original: str) -> str:
     head, tail = [], []
     for number, one in enumerate(statement.operands):
         name = register(number)
@@ -175,7 +175,7 @@ class _Reader:
         start = self.tokens[self.index].start
         raise AsmError(message, start if at is None else at, start)
 
-    def statement(self) -> Statement:
+    def statement(self) -> AsmStatement:
         at = self.index + 1
         words = self.tokens[at : at + 2]
         is_volatile = bool(words) and words[0].text in _VOLATILE
@@ -193,7 +193,7 @@ class _Reader:
         if not self.author:
             self._declares(program, is_volatile, clobbers)
         start, stop = self.tokens[self.index].start, self.tokens[end].end
-        return Statement(
+        return AsmStatement(
             start,
             stop,
             tuple(operands),

@@ -21,7 +21,7 @@ BITS: dict[str, int] = {
 _UNSIGNED: dict[int, Kind] = {16: "u16", 32: "u32", 64: "u64", 1: "pred"}
 
 
-class Operation(NamedTuple):
+class PtxOperation(NamedTuple):
     """What one instruction reads, writes and computes."""
 
     writes: Kind | None
@@ -50,7 +50,7 @@ class Operation(NamedTuple):
     """Of a load or store: the ending of the function that makes it."""
 
 
-def operation(opcode: str) -> Operation | None:
+def operation(opcode: str) -> PtxOperation | None:
     """The instruction of this name; None where it is not allowed."""
     return instructions().get(opcode) or _memory(opcode)
 
@@ -71,7 +71,7 @@ _MEMORY = re.compile(
 """Cache hints change when memory is reached and never what stands there."""
 
 
-def _memory(opcode: str) -> Operation | None:
+def _memory(opcode: str) -> PtxOperation | None:
     found = _MEMORY.fullmatch(opcode)
     if found is None:
         return None
@@ -80,17 +80,17 @@ def _memory(opcode: str) -> Operation | None:
         return None
     kind = unsigned(bits)
     if opcode.startswith("ld"):
-        return Operation(kind, (), memory="load", vector=vector)
-    return Operation(None, (kind,), memory="store", vector=vector)
+        return PtxOperation(kind, (), memory="load", vector=vector)
+    return PtxOperation(None, (kind,), memory="store", vector=vector)
 
 
 @cache
-def instructions() -> dict[str, Operation]:
+def instructions() -> dict[str, PtxOperation]:
     """Name to meaning of all that compute; loads and stores have too many hints to be listed."""
     return {**_floats(), **_doubles(), **_integers(), **_bits(), **_moves(), **_conversions()}
 
 
-def _floats() -> dict[str, Operation]:
+def _floats() -> dict[str, PtxOperation]:
     one = {
         "rsqrt.approx": "rsqrt_f32", "rcp.approx": "rcp_f32", "sqrt.approx": "sqrt_f32",
         "ex2.approx": "ex2_f32", "lg2.approx": "lg2_f32", "sin.approx": "sin_f32",
@@ -121,19 +121,19 @@ def _floats() -> dict[str, Operation]:
     return found
 
 
-def _of(kind: Kind, count: int, function: str, writes: Kind | None = None) -> Operation:
+def _of(kind: Kind, count: int, function: str, writes: Kind | None = None) -> PtxOperation:
     listed = ", ".join(f"{{{i}}}" for i in range(count))
     reads: tuple[Kind, ...] = (kind,) * count
-    return Operation(writes or kind, reads, f"::cudaops_ptx::{function}({listed})")
+    return PtxOperation(writes or kind, reads, f"::cudaops_ptx::{function}({listed})")
 
 
-def _flushed(count: int, function: str) -> Operation:
+def _flushed(count: int, function: str) -> PtxOperation:
     listed = ", ".join(f"::cudaops_ptx::ftz({{{i}}})" for i in range(count))
     call = f"::cudaops_ptx::ftz(::cudaops_ptx::{function}({listed}))"
     return _of("f32", count, function)._replace(expression=call)
 
 
-def _doubles() -> dict[str, Operation]:
+def _doubles() -> dict[str, PtxOperation]:
     counts = {
         "add": 2, "add.rn": 2, "sub": 2, "sub.rn": 2, "mul": 2, "mul.rn": 2, "fma.rn": 3,
         "mad.rn": 3, "div.rn": 2, "rcp.rn": 1, "sqrt.rn": 1, "abs": 1, "neg": 1, "min": 2, "max": 2,
@@ -146,49 +146,49 @@ def _doubles() -> dict[str, Operation]:
     }
 
 
-def _integers() -> dict[str, Operation]:
+def _integers() -> dict[str, PtxOperation]:
     found = {}
     kinds: tuple[Kind, ...] = ("u32", "s32", "u64", "s64")
     for kind in kinds:
         plain = unsigned(BITS[kind])
-        found[f"add.{kind}"] = Operation(plain, (plain, plain), "({0} + {1})")
-        found[f"sub.{kind}"] = Operation(plain, (plain, plain), "({0} - {1})")
-        found[f"mul.lo.{kind}"] = Operation(plain, (plain, plain), "({0} * {1})")
-        found[f"mad.lo.{kind}"] = Operation(plain, (plain, plain, plain), "({0} * {1} + {2})")
+        found[f"add.{kind}"] = PtxOperation(plain, (plain, plain), "({0} + {1})")
+        found[f"sub.{kind}"] = PtxOperation(plain, (plain, plain), "({0} - {1})")
+        found[f"mul.lo.{kind}"] = PtxOperation(plain, (plain, plain), "({0} * {1})")
+        found[f"mad.lo.{kind}"] = PtxOperation(plain, (plain, plain, plain), "({0} * {1} + {2})")
         found[f"mul.hi.{kind}"] = _of(kind, 2, "mul_hi")
         found[f"mad.hi.{kind}"] = _of(kind, 3, "mad_hi")
-        found[f"min.{kind}"] = Operation(kind, (kind, kind), "({1} < {0} ? {1} : {0})")
-        found[f"max.{kind}"] = Operation(kind, (kind, kind), "({0} < {1} ? {1} : {0})")
-        found[f"bfe.{kind}"] = Operation(
+        found[f"min.{kind}"] = PtxOperation(kind, (kind, kind), "({1} < {0} ? {1} : {0})")
+        found[f"max.{kind}"] = PtxOperation(kind, (kind, kind), "({0} < {1} ? {1} : {0})")
+        found[f"bfe.{kind}"] = PtxOperation(
             kind, (kind, "u32", "u32"), "::cudaops_ptx::bfe({0}, {1}, {2})"
         )
-        found[f"shr.{kind}"] = Operation(kind, (kind, "u32"), "::cudaops_ptx::shr({0}, {1})")
+        found[f"shr.{kind}"] = PtxOperation(kind, (kind, "u32"), "::cudaops_ptx::shr({0}, {1})")
         if kind.startswith("s"):
-            found[f"abs.{kind}"] = Operation(plain, (kind,), "::cudaops_ptx::magnitude({0})")
-            found[f"neg.{kind}"] = Operation(plain, (plain,), "(0 - {0})")
+            found[f"abs.{kind}"] = PtxOperation(plain, (kind,), "::cudaops_ptx::magnitude({0})")
+            found[f"neg.{kind}"] = PtxOperation(plain, (plain,), "(0 - {0})")
     wide: dict[Kind, Kind] = {"u32": "u64", "s32": "s64"}
     for kind, double in wide.items():
         product = f"(::cudaops_ptx::{double}){{0}} * (::cudaops_ptx::{double}){{1}}"
-        found[f"mul.wide.{kind}"] = Operation(double, (kind, kind), f"({product})")
+        found[f"mul.wide.{kind}"] = PtxOperation(double, (kind, kind), f"({product})")
         sum_of = f"((::cudaops_ptx::u64)({product}) + {{2}})"
-        found[f"mad.wide.{kind}"] = Operation("u64", (kind, kind, "u64"), sum_of)
-        found[f"sad.{kind}"] = Operation(
+        found[f"mad.wide.{kind}"] = PtxOperation("u64", (kind, kind, "u64"), sum_of)
+        found[f"sad.{kind}"] = PtxOperation(
             "u32", (kind, kind, "u32"), "::cudaops_ptx::sad({0}, {1}, {2})"
         )
     return found
 
 
-def _bits() -> dict[str, Operation]:
+def _bits() -> dict[str, PtxOperation]:
     found = {}
     for bits in (32, 64):
         kind = unsigned(bits)
         for name, sign in (("and", "&"), ("or", "|"), ("xor", "^")):
-            found[f"{name}.b{bits}"] = Operation(kind, (kind, kind), f"({{0}} {sign} {{1}})")
-        found[f"not.b{bits}"] = Operation(kind, (kind,), "(~{0})")
-        found[f"shl.b{bits}"] = Operation(kind, (kind, "u32"), "::cudaops_ptx::shl({0}, {1})")
-        found[f"shr.b{bits}"] = Operation(kind, (kind, "u32"), "::cudaops_ptx::shr({0}, {1})")
+            found[f"{name}.b{bits}"] = PtxOperation(kind, (kind, kind), f"({{0}} {sign} {{1}})")
+        found[f"not.b{bits}"] = PtxOperation(kind, (kind,), "(~{0})")
+        found[f"shl.b{bits}"] = PtxOperation(kind, (kind, "u32"), "::cudaops_ptx::shl({0}, {1})")
+        found[f"shr.b{bits}"] = PtxOperation(kind, (kind, "u32"), "::cudaops_ptx::shr({0}, {1})")
         inserted = "::cudaops_ptx::bfi({0}, {1}, {2}, {3})"
-        found[f"bfi.b{bits}"] = Operation(kind, (kind, kind, "u32", "u32"), inserted)
+        found[f"bfi.b{bits}"] = PtxOperation(kind, (kind, kind, "u32", "u32"), inserted)
         found[f"popc.b{bits}"] = _of(kind, 1, "popc", "u32")
         found[f"clz.b{bits}"] = _of(kind, 1, "clz", "u32")
         found[f"brev.b{bits}"] = _of(kind, 1, "brev")
@@ -201,10 +201,10 @@ def _bits() -> dict[str, Operation]:
     for a in kinds:
         for b in kinds:
             call = f"::cudaops_ptx::dp4a<{int(a == 's32')}, {int(b == 's32')}>({{0}}, {{1}}, {{2}})"
-            found[f"dp4a.{a}.{b}"] = Operation("u32", ("u32",) * 3, call)
+            found[f"dp4a.{a}.{b}"] = PtxOperation("u32", ("u32",) * 3, call)
     for name, sign in (("and", "&&"), ("or", "||"), ("xor", "!=")):
-        found[f"{name}.pred"] = Operation("pred", ("pred", "pred"), f"({{0}} {sign} {{1}})")
-    found["not.pred"] = Operation("pred", ("pred",), "(!{0})")
+        found[f"{name}.pred"] = PtxOperation("pred", ("pred", "pred"), f"({{0}} {sign} {{1}})")
+    found["not.pred"] = PtxOperation("pred", ("pred",), "(!{0})")
     return found
 
 
@@ -212,58 +212,58 @@ _FLOATING: dict[str, Kind] = {"f32": "f32", "f64": "f64"}
 _COMPARED = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 
 
-def _moves() -> dict[str, Operation]:
+def _moves() -> dict[str, PtxOperation]:
     found = {}
     for kind, bits in BITS.items():
         if kind == "pred":
             continue
         plain = _FLOATING.get(kind) or unsigned(bits)
-        found[f"mov.{kind}"] = Operation(plain, (plain,), "{0}")
-        found[f"selp.{kind}"] = Operation(plain, (plain, plain, "pred"), "({2} ? {0} : {1})")
+        found[f"mov.{kind}"] = PtxOperation(plain, (plain,), "{0}")
+        found[f"selp.{kind}"] = PtxOperation(plain, (plain, plain, "pred"), "({2} ? {0} : {1})")
     kinds: tuple[Kind, ...] = ("u32", "s32", "u64", "s64", "f32", "f64")
     for kind in kinds:
         for name, sign in _COMPARED.items():
             compared = f"({{0}} {sign} {{1}})"
             if kind.startswith("f") and name == "ne":  # of numbers: false where one is none
                 compared = "({0} < {1} || {0} > {1})"
-            found[f"setp.{name}.{kind}"] = Operation("pred", (kind, kind), compared)
+            found[f"setp.{name}.{kind}"] = PtxOperation("pred", (kind, kind), compared)
             if kind == "f32":
                 flushed = compared.replace("{0}", "::cudaops_ptx::ftz({0})")
                 flushed = flushed.replace("{1}", "::cudaops_ptx::ftz({1})")
-                found[f"setp.{name}.ftz.f32"] = Operation("pred", (kind, kind), flushed)
+                found[f"setp.{name}.ftz.f32"] = PtxOperation("pred", (kind, kind), flushed)
     for bits in (32, 64):
         for name in ("eq", "ne"):
             found[f"setp.{name}.b{bits}"] = found[f"setp.{name}.u{bits}"]
-    found["cvta.to.global.u64"] = Operation("u64", ("u64",), "{0}")
+    found["cvta.to.global.u64"] = PtxOperation("u64", ("u64",), "{0}")
     return found
 
 
-def _conversions() -> dict[str, Operation]:
+def _conversions() -> dict[str, PtxOperation]:
     found = {}
     kinds: tuple[Kind, ...] = ("u32", "s32", "u64", "s64")
     floats: tuple[Kind, ...] = ("f32", "f64")
     for to in kinds:
         for of in kinds:
-            found[f"cvt.{to}.{of}"] = Operation(to, (of,), f"(::cudaops_ptx::{to}){{0}}")
+            found[f"cvt.{to}.{of}"] = PtxOperation(to, (of,), f"(::cudaops_ptx::{to}){{0}}")
         for of in floats:
             for way in ("rni", "rzi", "rmi", "rpi"):
                 call = f"::cudaops_ptx::{way}<::cudaops_ptx::{to}>"
-                found[f"cvt.{way}.{to}.{of}"] = Operation(to, (of,), call + "({0})")
+                found[f"cvt.{way}.{to}.{of}"] = PtxOperation(to, (of,), call + "({0})")
                 if of == "f32":
-                    found[f"cvt.{way}.ftz.{to}.f32"] = Operation(
+                    found[f"cvt.{way}.ftz.{to}.f32"] = PtxOperation(
                         to, (of,), call + "(::cudaops_ptx::ftz({0}))"
                     )
     for of in kinds:
         for to in floats:
-            found[f"cvt.rn.{to}.{of}"] = Operation(to, (of,), f"(::cudaops_ptx::{to}){{0}}")
-    found["cvt.f64.f32"] = Operation("f64", ("f32",), "(::cudaops_ptx::f64){0}")
-    found["cvt.rn.f32.f64"] = Operation("f32", ("f64",), "(::cudaops_ptx::f32){0}")
+            found[f"cvt.rn.{to}.{of}"] = PtxOperation(to, (of,), f"(::cudaops_ptx::{to}){{0}}")
+    found["cvt.f64.f32"] = PtxOperation("f64", ("f32",), "(::cudaops_ptx::f64){0}")
+    found["cvt.rn.f32.f64"] = PtxOperation("f32", ("f64",), "(::cudaops_ptx::f32){0}")
     return found
 
 
-PACK = Operation(
+PACK = PtxOperation(
     "u64", ("u32", "u32"), "((::cudaops_ptx::u64){1} << 32 | {0})", vector=2, packs=True
 )
 """`mov.b64 d, {low, high}`."""
-UNPACK = Operation("u32", ("u64",), vector=2, unpacks=True)
+UNPACK = PtxOperation("u32", ("u64",), vector=2, unpacks=True)
 """`mov.b64 {low, high}, a`."""

@@ -6,7 +6,7 @@ the `cpu` executor in words: asynchronous bulk copies and their barriers, `wgmma
 barriers, calls. Source of names, operands and corner cases: PTX ISA 9.0, chapters 9 and 10. The
 functions are `executors/cpu/include/cudaops/ptx_machine.h`.
 
-An operand in `Operation.reads` is a kind; `int`, of any width, without a sign; `u32*4`, as many
+An operand in `PtxOperation.reads` is a kind; `int`, of any width, without a sign; `u32*4`, as many
 between braces; `[global]` or `[shared]`, an address in brackets; `!pred`, which `!` may negate.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import cast
 
-from cudaops.program.ptx_instructions import BITS, Kind, Operation, unsigned
+from cudaops.program.ptx_instructions import BITS, Kind, PtxOperation, unsigned
 
 _P = "::cudaops_ptx::"
 REGISTERS = {**BITS, "f16": 16, "f16x2": 32, "bf16": 16, "bf16x2": 32}
@@ -65,11 +65,11 @@ _REWRITES = re.compile(
 """Names of what a rewrite may hold: for each CUDA has an intrinsic or a header that it may use."""
 
 _Parts = dict[str, str]
-_Maker = Callable[[_Parts], Operation | None]
+_Maker = Callable[[_Parts], PtxOperation | None]
 
 
 @cache
-def machine_operation(opcode: str) -> Operation | None:
+def machine_operation(opcode: str) -> PtxOperation | None:
     """The instruction of this name; None where it is none that the author may hold."""
     for pattern, make in _TABLE:
         if found := pattern.fullmatch(opcode):
@@ -79,7 +79,7 @@ def machine_operation(opcode: str) -> Operation | None:
     return None
 
 
-def warp_operation(opcode: str) -> Operation | None:
+def warp_operation(opcode: str) -> PtxOperation | None:
     """The instruction of this name where a rewrite may hold it as well."""
     return machine_operation(opcode) if _REWRITES.fullmatch(opcode) else None
 
@@ -106,7 +106,7 @@ _COMPARED = {
 _COMBINED = {"and": "&&", "or": "||", "xor": "!="}
 
 
-def _setp(p: _Parts) -> Operation | None:
+def _setp(p: _Parts) -> PtxOperation | None:
     kind = p["type"]
     compared = _COMPARED[p["how"]]
     if kind.startswith("f") and p["how"] == "ne":
@@ -120,7 +120,7 @@ def _setp(p: _Parts) -> Operation | None:
         reads = (*reads, "!pred")
         sign = _COMBINED[p["with"]]
         compared, other = f"(({compared}) {sign} {{2}})", f"(({other}) {sign} {{2}})"
-    return Operation("pred", reads, f"({{p}} = {other}, {compared})", beside=True)
+    return PtxOperation("pred", reads, f"({{p}} = {other}, {compared})", beside=True)
 
 
 def _order(words: str) -> str:
@@ -128,7 +128,7 @@ def _order(words: str) -> str:
     return "" if found == "weak" else found
 
 
-def _access(p: _Parts) -> Operation | None:
+def _access(p: _Parts) -> PtxOperation | None:
     is_load, kind, vector = p["what"] == "ld", p["type"], int(p["vector"][2:] or 1)
     bits = NARROW[kind]
     if bits * vector > 128:
@@ -137,7 +137,7 @@ def _access(p: _Parts) -> Operation | None:
     order = _order(p["words"])
     if order in ("acq_rel", "release" if is_load else "acquire"):
         return None
-    found = Operation(
+    found = PtxOperation(
         unsigned(max(bits, 16)) if is_load else None,
         () if is_load else (unsigned(max(bits, 16)),),
         memory="load" if is_load else "store",
@@ -166,7 +166,7 @@ _ATOMIC_KINDS = {
 }  # fmt: skip
 
 
-def _atomic(p: _Parts) -> Operation | None:
+def _atomic(p: _Parts) -> PtxOperation | None:
     name, kind = p["do"], p["type"]
     if kind not in _ATOMIC_KINDS[name] or (p["what"] == "red" and name in ("exch", "cas")):
         return None
@@ -181,51 +181,53 @@ def _atomic(p: _Parts) -> Operation | None:
     space = "[shared]" if "shared" in p["words"] else "[global]"
     reads = (space, *(read,) * count)
     if p["what"] == "red":
-        return Operation(None, reads, f"{before}{call}")
+        return PtxOperation(None, reads, f"{before}{call}")
     fenced = f"{_P}fenced({call})" if order in ("acquire", "acq_rel") else call
-    return Operation(read, reads, f"({before}{fenced})")
+    return PtxOperation(read, reads, f"({before}{fenced})")
 
 
-def _copy(p: _Parts) -> Operation | None:
+def _copy(p: _Parts) -> PtxOperation | None:
     # Bytes, bytes that are read (the rest is zeros), and what the second cache is to do with them.
     hint = bool(p["hint"])
     expression = f"{_P}copy_async({{0}}, {{1}}, {{2}}, {{3}})"
     reads = ("[shared]", "[global]", "u32", "u32")
-    return Operation(None, (*reads, "u64") if hint else reads, expression, optional=1 + hint)
+    return PtxOperation(None, (*reads, "u64") if hint else reads, expression, optional=1 + hint)
 
 
 def _statement(text: str, *reads: str, optional: int = 0) -> _Maker:
-    return lambda _: Operation(None, reads, text, optional=optional)
+    return lambda _: PtxOperation(None, reads, text, optional=optional)
 
 
-def _shuffle(p: _Parts) -> Operation | None:
+def _shuffle(p: _Parts) -> PtxOperation | None:
     reads = ("u32",) * (4 if p["sync"] else 3)
     members = "{3}" if p["sync"] else "0u"
     call = f"{_P}shuffle<{_P}Shuffle::{p['way']}>({{0}}, {{1}}, {{2}}, {members}, {{p}})"
-    return Operation("u32", reads, call, beside=True)
+    return PtxOperation("u32", reads, call, beside=True)
 
 
-def _vote(p: _Parts) -> Operation | None:
+def _vote(p: _Parts) -> PtxOperation | None:
     kind: Kind = "u32" if p["how"] == "ballot.b32" else "pred"
     name = p["how"].partition(".")[0]
-    return Operation(kind, ("!pred", "u32"), f"(::__{name}_sync({{1}}, {{0}}) != 0)"
+    return PtxOperation(kind, ("!pred", "u32"), f"(::__{name}_sync({{1}}, {{0}}) != 0)"
                      if kind == "pred" else "::__ballot_sync({1}, {0})")  # fmt: skip
 
 
-def _match(p: _Parts) -> Operation | None:
+def _match(p: _Parts) -> PtxOperation | None:
     read = unsigned(BITS[p["type"]])
     if p["how"] == "all":
-        return Operation("u32", (read, "u32"), f"{_P}match_all({{1}}, {{0}}, {{p}})", beside=True)
-    return Operation("u32", (read, "u32"), "::__match_any_sync({1}, {0})")
+        return PtxOperation(
+            "u32", (read, "u32"), f"{_P}match_all({{1}}, {{0}}, {{p}})", beside=True
+        )
+    return PtxOperation("u32", (read, "u32"), "::__match_any_sync({1}, {0})")
 
 
-def _reduction(p: _Parts) -> Operation | None:
+def _reduction(p: _Parts) -> PtxOperation | None:
     kind, name = p["type"], p["do"]
     if (kind == "b32") != (name in ("and", "or", "xor")):
         return None
     cast_to = "(int)" if kind == "s32" else ""
     read = _plain(kind)
-    return Operation(read, (read, "u32"), f"::__reduce_{name}_sync({{1}}, {cast_to}{{0}})")
+    return PtxOperation(read, (read, "u32"), f"::__reduce_{name}_sync({{1}}, {cast_to}{{0}})")
 
 
 _BYTES = ((8, 16), (16, 16), (16, 32))
@@ -241,7 +243,7 @@ _SUM = {"f16": ("f32", "f16"), "bf16": ("f32",), "tf32": ("f32",), "f64": ("f64"
         "s8": ("s32",), "u8": ("s32",)}  # fmt: skip
 
 
-def _mma(p: _Parts) -> Operation | None:
+def _mma(p: _Parts) -> PtxOperation | None:
     m, k, a, b, d = int(p["m"]), int(p["k"]), p["a"], p["b"], p["d"]
     left, right = _TENSOR.get((a, m, k)), _TENSOR.get((b, m, k))
     mixed = a != b and not {a, b} <= {"s8", "u8"}
@@ -257,30 +259,30 @@ def _mma(p: _Parts) -> Operation | None:
     call = f"{_P}tile_{m * 8 * k}<{_P}{left}, {_P}{right}, {k}>({{0}}, {{1}}, %)"
     if d == "f16":
         whole = f"{_P}halves_of({call.replace('%', f'{_P}sums_of({{2}})')})"
-        return Operation("u32", (*held[:2], "u32*2"), whole, vector=2)
+        return PtxOperation("u32", (*held[:2], "u32*2"), whole, vector=2)
     if d == "s32":
         saturates = "true" if p["sat"] else "false"
         whole = f"{_P}integers_of<{saturates}>({call.replace('%', f'{_P}wide_of({{2}})')})"
-        return Operation("s32", held, whole, vector=sizes[2])
-    return Operation(cast("Kind", d), held, call.replace("%", "{2}"), vector=sizes[2])
+        return PtxOperation("s32", held, whole, vector=sizes[2])
+    return PtxOperation(cast("Kind", d), held, call.replace("%", "{2}"), vector=sizes[2])
 
 
-def _matrix(p: _Parts) -> Operation | None:
+def _matrix(p: _Parts) -> PtxOperation | None:
     if not p["x"]:
         return None
     count, turned = int(p["x"]), "true" if p["trans"] else "false"
     if p["what"] == "ldmatrix":
         call = f"{_P}load_matrix<{count}, {turned}>({{0}}){'.at[0]' if count == 1 else ''}"
-        return Operation("u32", ("[shared]",), call, vector=count)
+        return PtxOperation("u32", ("[shared]",), call, vector=count)
     call = f"{_P}store_matrix<{count}, {turned}>({{0}}, {{1}})"
-    return Operation(None, ("[shared]", f"u32*{count}"), call)
+    return PtxOperation(None, ("[shared]", f"u32*{count}"), call)
 
 
 _CARRY = "::cudaops_carry"
 """CC.CF, which goes on from statement to statement."""
 
 
-def _carried(p: _Parts) -> Operation | None:
+def _carried(p: _Parts) -> PtxOperation | None:
     name, with_carry, sets = p["do"], bool(p["c"]), bool(p["cc"])
     if not with_carry and not sets:
         return None
@@ -299,60 +301,60 @@ def _carried(p: _Parts) -> Operation | None:
         product = f"(::cudaops_ptx::{word}){_P}mul_hi({{0}}, {{1}})"
         values = f"{product if part == 'hi' else '{0} * {1}'}, {{2}}"
     expression = f"{_P}{how}<{_P}{word}>({values}, {carry_in}, {out})"
-    return Operation(word, reads, expression)
+    return PtxOperation(word, reads, expression)
 
 
-def _short(p: _Parts) -> Operation | None:
+def _short(p: _Parts) -> PtxOperation | None:
     """Integers of 16 bits."""
     kind, name = p["type"], p["do"]
     signs = {"add": "+", "sub": "-", "mul.lo": "*"}
     if name in signs:
-        return Operation("u16", (kind, kind), f"({_P}u16)({{0}} {signs[name]} {{1}})")
+        return PtxOperation("u16", (kind, kind), f"({_P}u16)({{0}} {signs[name]} {{1}})")
     if name == "mad.lo":
-        return Operation("u16", (kind,) * 3, f"({_P}u16)({{0}} * {{1}} + {{2}})")
+        return PtxOperation("u16", (kind,) * 3, f"({_P}u16)({{0}} * {{1}} + {{2}})")
     double: Kind = "u32" if kind == "u16" else "s32"
     if name == "mul.wide":
-        return Operation(double, (kind, kind), f"(({_P}{double}){{0}} * ({_P}{double}){{1}})")
+        return PtxOperation(double, (kind, kind), f"(({_P}{double}){{0}} * ({_P}{double}){{1}})")
     if name == "mad.wide":
-        return Operation("u32", (kind, kind, "u32"), "((unsigned)((int){0} * (int){1}) + {2})")
+        return PtxOperation("u32", (kind, kind, "u32"), "((unsigned)((int){0} * (int){1}) + {2})")
     sign = "<" if name == "min" else ">"
-    return Operation("u16", (kind, kind), f"({_P}u16)({{0}} {sign} {{1}} ? {{0}} : {{1}})")
+    return PtxOperation("u16", (kind, kind), f"({_P}u16)({{0}} {sign} {{1}} ? {{0}} : {{1}})")
 
 
-def _bits16(p: _Parts) -> Operation | None:
+def _bits16(p: _Parts) -> PtxOperation | None:
     signs = {"and": "&", "or": "|", "xor": "^"}
     if p["do"] == "not":
-        return Operation("u16", ("u16",), f"({_P}u16)~{{0}}")
+        return PtxOperation("u16", ("u16",), f"({_P}u16)~{{0}}")
     if p["do"] in signs:
-        return Operation("u16", ("u16", "u16"), f"({_P}u16)({{0}} {signs[p['do']]} {{1}})")
-    return Operation("u16", ("u16", "u32"), _call(p["do"], 2))
+        return PtxOperation("u16", ("u16", "u16"), f"({_P}u16)({{0}} {signs[p['do']]} {{1}})")
+    return PtxOperation("u16", ("u16", "u32"), _call(p["do"], 2))
 
 
-def _bfind(p: _Parts) -> Operation | None:
+def _bfind(p: _Parts) -> PtxOperation | None:
     shift = "true" if p["shift"] else "false"
-    return Operation("u32", (p["type"],), f"{_P}bfind({{0}}, {shift})")
+    return PtxOperation("u32", (p["type"],), f"{_P}bfind({{0}}, {shift})")
 
 
-def _saturated(p: _Parts) -> Operation | None:
+def _saturated(p: _Parts) -> PtxOperation | None:
     wide, sign = f"({_P}s64)", {"add": "+", "sub": "-"}[p["do"]]
-    return Operation("s32", ("s32", "s32"), f"{_P}saturated({wide}{{0}} {sign} {wide}{{1}})")
+    return PtxOperation("s32", ("s32", "s32"), f"{_P}saturated({wide}{{0}} {sign} {wide}{{1}})")
 
 
-def _absdiff(p: _Parts) -> Operation | None:
+def _absdiff(p: _Parts) -> PtxOperation | None:
     """Whole registers; of four bytes or two halves each by itself, or their sum and a third."""
     lanes, a, added = p["lanes"], p["a"], bool(p["add"])
     if lanes:
         one = "s" if a == "s32" else "u"
         call = f"({_P}u32)::__v{'sad' if added else 'absdiff'}{one}{lanes}({{0}}, {{1}})"
         reads: tuple[str, ...] = ("u32", "u32", "u32")
-        return Operation("u32", reads, f"({call} + {{2}})" if added else call)
+        return PtxOperation("u32", reads, f"({call} + {{2}})" if added else call)
     size = "({0} > {1} ? (unsigned){0} - (unsigned){1} : (unsigned){1} - (unsigned){0})"
     if added:
-        return Operation("u32", (a, a, "u32"), f"({size} + {{2}})")
-    return Operation("u32", (a, a), size)
+        return PtxOperation("u32", (a, a, "u32"), f"({size} + {{2}})")
+    return PtxOperation("u32", (a, a), size)
 
 
-def _video(p: _Parts) -> Operation | None:
+def _video(p: _Parts) -> PtxOperation | None:
     """On four bytes or two halves each by itself; `.add`: the sum of these and a third register."""
     bits, then = 32 // int(p["lanes"] or 4), p["then"]
     d, a, b = (f"{_P}{kind[0]}{bits}" for kind in (p.get("d") or "u32", p["a"], p["b"]))
@@ -361,10 +363,10 @@ def _video(p: _Parts) -> Operation | None:
         found = f"({_P}video_sum<{a}, {b}>({found}) + {{2}})"
     else:
         found = f"{_P}video<{d}, {a}, {b}, {str(then == '.sat').lower()}>({found})"
-    return Operation("u32", ("u32", "u32", "u32"), found)
+    return PtxOperation("u32", ("u32", "u32", "u32"), found)
 
 
-def _converted(p: _Parts) -> Operation | None:
+def _converted(p: _Parts) -> PtxOperation | None:
     """Among integers of every width, and to and from floats where one of these is narrow."""
     to, of, sat = p["to"], p["of"], bool(p["sat"])
     integers = ("u8", "s8", "u16", "s16", "u32", "s32", "u64", "s64")
@@ -372,82 +374,84 @@ def _converted(p: _Parts) -> Operation | None:
         if p["round"]:
             return None
         call = f"{_P}clamped<{_P}{to}>({{0}})" if sat else f"({_P}{to}){{0}}"
-        return Operation(cast("Kind", to), (of,), call)
+        return PtxOperation(cast("Kind", to), (of,), call)
     if of in ("f32", "f64") and to in integers and p["round"] in (".rni", ".rzi", ".rmi", ".rpi"):
         value = f"{_P}ftz({{0}})" if p["ftz"] else "{0}"
-        return Operation(cast("Kind", to), (of,), f"{_P}{p['round'][1:]}<{_P}{to}>({value})")
+        return PtxOperation(cast("Kind", to), (of,), f"{_P}{p['round'][1:]}<{_P}{to}>({value})")
     if of in integers and to in ("f32", "f64") and p["round"] == ".rn":
-        return Operation(cast("Kind", to), (of,), f"({_P}{to}){{0}}")
+        return PtxOperation(cast("Kind", to), (of,), f"({_P}{to}){{0}}")
     if of == to and of in ("f32", "f64") and p["round"] in ("", ".rni", ".rzi", ".rmi", ".rpi"):
         name = {".rni": "nearbyint", ".rzi": "trunc", ".rmi": "floor", ".rpi": "ceil", "": ""}
         value = f"::{name[p['round']]}({{0}})" if p["round"] else "{0}"
         value = f"{_P}ftz({value})" if p["ftz"] else value
-        return Operation(cast("Kind", to), (of,), f"{_P}sat({value})" if sat else value)
+        return PtxOperation(cast("Kind", to), (of,), f"{_P}sat({value})" if sat else value)
     return None
 
 
 _FORMATS = {"f16": "half", "bf16": "brain"}
 
 
-def _narrowed(p: _Parts) -> Operation | None:
+def _narrowed(p: _Parts) -> PtxOperation | None:
     """To and from numbers of 16 bits."""
     to, of, relu = p["to"], p["of"], bool(p["relu"])
     if to in ("f32", "f64"):
-        return Operation(cast("Kind", to), ("u16",), f"({_P}{to}){_P}{_FORMATS[of]}::value({{0}})")
+        return PtxOperation(
+            cast("Kind", to), ("u16",), f"({_P}{to}){_P}{_FORMATS[of]}::value({{0}})"
+        )
     name = _FORMATS[to.removesuffix("x2")]
     value = [f"{_P}relu({{{i}}})" if relu else f"{{{i}}}" for i in range(2)]
     bits = [f"{_P}{name}::bits({one})" for one in value]
     if to.endswith("x2"):  # the first operand is the upper half
-        return Operation("u32", ("f32", "f32"), f"{_P}paired({bits[1]}, {bits[0]})")
-    return Operation("u16", ("f32",), bits[0])
+        return PtxOperation("u32", ("f32", "f32"), f"{_P}paired({bits[1]}, {bits[0]})")
+    return PtxOperation("u16", ("f32",), bits[0])
 
 
 _COUNTS = {"fma": 3, "neg": 1, "abs": 1, "ex2": 1, "tanh": 1}
 
 
-def _halves(p: _Parts) -> Operation | None:
+def _halves(p: _Parts) -> PtxOperation | None:
     name, kind = p["do"], p["type"]
     count = _COUNTS.get(name, 2)
     form = f"{_P}{_FORMATS[kind.removesuffix('x2')]}"
     if kind.endswith("x2"):
-        return Operation("u32", ("u32",) * count, _call(f"{name}_pair<{form}>", count))
-    return Operation("u16", ("u16",) * count, _call(f"narrow<{form}>::{name}", count))
+        return PtxOperation("u32", ("u32",) * count, _call(f"{name}_pair<{form}>", count))
+    return PtxOperation("u16", ("u16",) * count, _call(f"narrow<{form}>::{name}", count))
 
 
-def _moved(p: _Parts) -> Operation | None:
+def _moved(p: _Parts) -> PtxOperation | None:
     kind = p["type"]
     if kind == "pred":
-        return Operation("pred", ("!pred",), "{0}")
+        return PtxOperation("pred", ("!pred",), "{0}")
     plain = unsigned(REGISTERS[kind])
     if p["do"] == "mov":
-        return Operation(plain, (plain,), "{0}")
-    return Operation(plain, (plain, plain, "pred"), "({2} ? {0} : {1})")
+        return PtxOperation(plain, (plain,), "{0}")
+    return PtxOperation(plain, (plain, plain, "pred"), "({2} ? {0} : {1})")
 
 
-def _address(p: _Parts) -> Operation | None:
+def _address(p: _Parts) -> PtxOperation | None:
     kind: Kind = "u64" if p["bits"] == "64" else "u32"
     if p["space"] == "global":
-        return Operation(kind, (kind,), "{0}")
+        return PtxOperation(kind, (kind,), "{0}")
     call = f"{_P}to_shared({{0}})" if p["to"] else f"{_P}shared_at({{0}})"
-    return Operation(kind, ("u64",), call) if kind == "u64" else None
+    return PtxOperation(kind, ("u64",), call) if kind == "u64" else None
 
 
 def _value(writes: Kind, text: str, *reads: str) -> _Maker:
-    return lambda _: Operation(writes, reads, text)
+    return lambda _: PtxOperation(writes, reads, text)
 
 
-def _dp2a(p: _Parts) -> Operation | None:
+def _dp2a(p: _Parts) -> PtxOperation | None:
     flags = ", ".join(str(int(p[side] == "s32")) for side in "ab")
     high = "true" if p["half"] == "hi" else "false"
-    return Operation("u32", ("u32",) * 3, _call(f"dp2a<{high}, {flags}>", 3))
+    return PtxOperation("u32", ("u32",) * 3, _call(f"dp2a<{high}, {flags}>", 3))
 
 
-def _mul24(p: _Parts) -> Operation | None:
+def _mul24(p: _Parts) -> PtxOperation | None:
     kind = p["type"]
     product = f"{_P}mul24({{0}}, {{1}})"
     if p["do"] == "mad24":
-        return Operation("u32", (kind, kind, "u32"), f"({product} + {{2}})")
-    return Operation("u32", (kind, kind), product)
+        return PtxOperation("u32", (kind, kind, "u32"), f"({product} + {{2}})")
+    return PtxOperation("u32", (kind, kind), product)
 
 
 _SHARED = r"\.shared(?:::cta)?"
@@ -488,7 +492,7 @@ _TABLE: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         (r"match\.(?P<how>any|all)\.sync\.(?P<type>b32|b64)", _match),
         (r"redux\.sync\.(?P<do>add|min|max|and|or|xor)\.(?P<type>[bus]32)", _reduction),
         (r"activemask\.b32", _value("u32", "::__activemask()")),
-        (r"elect\.sync", lambda _: Operation("u32", ("u32",), f"{_P}elected({{0}}, {{p}})",
+        (r"elect\.sync", lambda _: PtxOperation("u32", ("u32",), f"{_P}elected({{0}}, {{p}})",
                                              beside=True)),
         ((r"mma\.sync\.aligned\.m(?P<m>8|16)n8k(?P<k>4|8|16|32)\.row\.col(?P<sat>\.satfinite)?"
          r"\.(?P<d>f16|f32|f64|s32)\.(?P<a>\w+)\.(?P<b>\w+)\.(?P<c>f16|f32|f64|s32)"), _mma),
@@ -496,7 +500,7 @@ _TABLE: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
          rf"|(?P<trans>\.trans)|{_SHARED})+\.b16"), _matrix),
         ((r"membar\.(?P<scope>cta|gl|sys)|fence(?:\.(?:sc|acq_rel|acquire|release))?"
          r"\.(?P<fenced>cta|cluster|gpu|sys)"),
-         lambda p: Operation(None, (), f"::{_FENCES[p['scope'] or p['fenced']]}")),
+         lambda p: PtxOperation(None, (), f"::{_FENCES[p['scope'] or p['fenced']]}")),
         (rf"(?P<do>add|sub|mad)(?P<c>c)?(?:\.(?P<part>lo|hi))?(?P<cc>\.cc)?\.(?P<type>{_INTEGER})",
          _carried),
         (r"(?P<do>add|sub|mul\.lo|mad\.lo|mul\.wide|mad\.wide|min|max)\.(?P<type>[us]16)", _short),
@@ -529,7 +533,7 @@ _TABLE: tuple[tuple[re.Pattern[str], _Maker], ...] = tuple(
         (r"setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32", _statement("", "u32")),
         (r"prefetch(?:u|\.global)?\.(?:L1|L2(?:::evict_\w+)?)", _statement("", "[global]")),
         (r"createpolicy\.fractional\.L2::\w+(?:\.L2::\w+)?\.b64",
-         lambda _: Operation("u64", ("f32",), f"({_P}u64)0", optional=1)),
+         lambda _: PtxOperation("u64", ("f32",), f"({_P}u64)0", optional=1)),
         (r"trap", _statement("::__trap()")),
         (r"exit", _statement(f"{_P}end_thread()")),
     )

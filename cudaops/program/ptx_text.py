@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import NamedTuple, NoReturn
 
-from cudaops.program.ptx_instructions import BITS, PACK, UNPACK, Operation, operation, unsigned
+from cudaops.program.ptx_instructions import BITS, PACK, UNPACK, PtxOperation, operation, unsigned
 from cudaops.program.ptx_machine import (
     NARROW,
     REGISTERS,
@@ -233,13 +233,13 @@ class PtxText:
         self.written |= self._fresh
         return None
 
-    def _operation(self, opcode: str) -> Operation | None:
+    def _operation(self, opcode: str) -> PtxOperation | None:
         if opcode.startswith("mov.b") and self._has_braces():
             return self._packing(int(opcode[5:] or 0) if opcode[5:].isdigit() else 0)
         beyond = machine_operation if self.author else warp_operation
         return beyond(opcode) or operation(opcode)
 
-    def _packing(self, bits: int) -> Operation | None:
+    def _packing(self, bits: int) -> PtxOperation | None:
         """`mov` between a register and its parts."""
         unpacks = self._peek() == "{"
         texts = [text for _, text in self.pieces[self.at : self.at + 12]]
@@ -250,13 +250,13 @@ class PtxText:
             return None
         whole, part = unsigned(bits), unsigned(bits // count)
         if unpacks:
-            return Operation(part, (whole,), vector=count, unpacks=True)
+            return PtxOperation(part, (whole,), vector=count, unpacks=True)
         joined = (f"(::cudaops_ptx::{whole}){{{i}}} << {i * bits // count}" for i in range(count))
-        return Operation(
+        return PtxOperation(
             whole, (part,) * count, f"({' | '.join(joined)})", vector=count, packs=True
         )
 
-    def _unpack(self, one: Operation, guard: str) -> None:
+    def _unpack(self, one: PtxOperation, guard: str) -> None:
         names = self._vector(one, guard, written=True)
         self._next(",")
         assert one.writes is not None
@@ -273,7 +273,7 @@ class PtxText:
         self._next(";")
         self.lines.append(f"{guard}goto {_label(name)};")
 
-    def _compute(self, one: Operation, guard: str) -> None:
+    def _compute(self, one: PtxOperation, guard: str) -> None:
         """What writes the value of an expression to its registers, if to any."""
         names, beside = self._targets(one, guard)
         reads = self._sources(one, any_before=bool(names))
@@ -294,7 +294,7 @@ class PtxText:
         rest = [text for _, text in self.pieces[self.at : self.at + 12]]
         return "{" in rest[: rest.index(";")] if ";" in rest else False
 
-    def _targets(self, one: Operation, guard: str) -> tuple[list[str], str]:
+    def _targets(self, one: PtxOperation, guard: str) -> tuple[list[str], str]:
         """Registers that it writes, and the predicate beside them."""
         if one.writes is None:
             return [], ""
@@ -309,13 +309,13 @@ class PtxText:
         self._fresh |= set() if guard else {beside}
         return names, beside
 
-    def _target(self, one: Operation, guard: str) -> str:
+    def _target(self, one: PtxOperation, guard: str) -> str:
         assert one.writes is not None
         name = self._written(self._next(), NARROW[one.writes])
         self._fresh = set() if guard else {name}
         return name
 
-    def _sources(self, one: Operation, *, any_before: bool) -> list[str]:
+    def _sources(self, one: PtxOperation, *, any_before: bool) -> list[str]:
         if one.packs:
             self._next(",")
             return self._vector(one, "", written=False)
@@ -346,7 +346,7 @@ class PtxText:
         kind, _, count = kind.partition("*")
         if not count:
             return self._read(kind, self._next())
-        held = Operation(None, (kind,), vector=int(count))
+        held = PtxOperation(None, (kind,), vector=int(count))
         braced = (
             self._vector(held, "", written=False)
             if self._peek() == "{"
@@ -354,7 +354,7 @@ class PtxText:
         )
         return f"::cudaops_ptx::words<::cudaops_ptx::{kind}, {count}>{{{{{', '.join(braced)}}}}}"
 
-    def _vector(self, one: Operation, guard: str, *, written: bool) -> list[str]:
+    def _vector(self, one: PtxOperation, guard: str, *, written: bool) -> list[str]:
         """Registers between braces."""
         kind = one.writes if written else one.reads[0]
         assert kind is not None
@@ -372,7 +372,7 @@ class PtxText:
             self._fresh = set() if guard else {*names}
         return names
 
-    def _access(self, one: Operation, guard: str) -> None:
+    def _access(self, one: PtxOperation, guard: str) -> None:
         kind = one.writes or one.reads[0]
         held = one.stands_as or kind
         types = f"<::cudaops_ptx::{held}, {one.vector}>"

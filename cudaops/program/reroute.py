@@ -30,7 +30,7 @@ from cudaops.program.instances import deduce_instance, plain_arguments
 from cudaops.program.launches import (
     GRAPH_CHANGES,
     PACKED,
-    Launch,
+    LaunchCall,
     find_launches,
     macro_parameters,
 )
@@ -46,7 +46,7 @@ from cudaops.program.lexing import (
     plain_text,
     split_commas,
 )
-from cudaops.program.outline import Item, Outline, members, outline, spaces_of
+from cudaops.program.outline import Declaration, Outline, members, outline, spaces_of
 from cudaops.program.overloads import Probes, left_out
 
 __all__ = ["Dialect", "candidate_text", "deduce_instance", "device_view_files", "rerouted_files"]
@@ -190,7 +190,7 @@ class _Rewriter:
             edits += left_out(self.outlines.values(), launch)
         return edits
 
-    def _by_a_kernel(self, launch: Launch, lexed: Lexed) -> Edit:
+    def _by_a_kernel(self, launch: LaunchCall, lexed: Lexed) -> Edit:
         """A launch in device code, which nothing records: it is a part of its kernel's."""
         parts = _geometry(launch, lexed)
         callee = one_line(lexed, *launch.callee)
@@ -203,7 +203,7 @@ class _Rewriter:
         text = f'{self.shim}::launch(-1, "{launch.name}", {parts}){started}'
         return _in_its_place(launch, lexed, text)
 
-    def _packed(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
+    def _packed(self, site: LaunchSite, launch: LaunchCall, lexed: Lexed) -> list[Edit]:
         """The call by another name, and by its site."""
         number = str(site.index)
         if (found := self._template_instance(launch, lexed)) is not None:
@@ -216,7 +216,7 @@ class _Rewriter:
             text += f'"{words[-1] if words and words[-1] in self.overloads else launch.name}", '
         return [Edit(launch.start, launch.open_paren + 1, text)]
 
-    def _template_instance(self, launch: Launch, lexed: Lexed) -> tuple[str, str] | None:
+    def _template_instance(self, launch: LaunchCall, lexed: Lexed) -> tuple[str, str] | None:
         """Name and text of the instance of a kernel template that a packed launch is given."""
         tokens = [t for t in lexed.tokens if launch.open_paren < t.start < launch.end]
         for at, (token, after) in enumerate(pairwise(tokens)):
@@ -234,7 +234,7 @@ class _Rewriter:
                     return token.text, one_line(lexed, tokens[first].start, end.end)
         return None
 
-    def _rerouted(self, site: LaunchSite, launch: Launch, lexed: Lexed) -> list[Edit]:
+    def _rerouted(self, site: LaunchSite, launch: LaunchCall, lexed: Lexed) -> list[Edit]:
         callee = self._named(one_line(lexed, *launch.callee), site)
         known = site.kernel in self.overloads
         name = f'"{site.kernel}"' if known else _name_in_macro(launch, lexed)
@@ -299,7 +299,7 @@ class _Rewriter:
                     found.add(launch.name)
         return found
 
-    def _instance(self, site: LaunchSite, launch: Launch) -> str | None:
+    def _instance(self, site: LaunchSite, launch: LaunchCall) -> str | None:
         """The one instance that a launch means, where clang can tell."""
         kernel = self._kernel(site.kernel)
         if launch.directive is not None or self.overloads[site.kernel] > 1:
@@ -321,7 +321,7 @@ class _Rewriter:
             return callee
         return f"::{callee}" if re.match(rf"{kernel.plain_name}\b(?!::)", callee) else callee
 
-    def _must_deduce(self, site: LaunchSite, launch: Launch) -> bool:
+    def _must_deduce(self, site: LaunchSite, launch: LaunchCall) -> bool:
         """Whether the callee alone does not name one function."""
         if launch.name != site.kernel and not launch.macro_parameter:
             return False
@@ -337,28 +337,28 @@ class _Rewriter:
         return next((k for k in self.program.kernels if k.plain_name == name), None)
 
 
-def _name_in_macro(launch: Launch, lexed: Lexed) -> str:
+def _name_in_macro(launch: LaunchCall, lexed: Lexed) -> str:
     """The last name of a callee, as a macro with parameters writes it: `#NAME "_kernel"`."""
     parameters = () if launch.directive is None else macro_parameters(lexed, launch.directive)
     pieces = launch.name.split("##") if parameters else [launch.name]
     return " ".join(f"#{one}" if one in parameters else f'"{one}"' for one in pieces)
 
 
-def _geometry(launch: Launch, lexed: Lexed) -> str:
+def _geometry(launch: LaunchCall, lexed: Lexed) -> str:
     """What stands between `<<<` and `>>>`, as arguments of a function."""
     parts = [one_line(lexed, p.start, p.end) for p in launch.geometry]
     parts[:2] = [f"dim3{p}" if p.startswith("{") else p for p in parts[:2]]
     return ", ".join(parts)
 
 
-def _in_its_place(launch: Launch, lexed: Lexed, text: str) -> Edit:
+def _in_its_place(launch: LaunchCall, lexed: Lexed, text: str) -> Edit:
     """The text up to the arguments, every line where it was."""
     lines = lexed.text.count("\n", launch.start, launch.open_paren)
     text += ("\n" if launch.directive is None else "\\\n") * lines
     return Edit(launch.start, launch.open_paren, text)
 
 
-def _goes(item: Item) -> bool:
+def _goes(item: Declaration) -> bool:
     """Items that have no place in a device view, not even as a declaration."""
     if item.kind == "instantiation":
         return not item.spaces & {"__global__", "__device__"}
@@ -369,7 +369,7 @@ def _goes(item: Item) -> bool:
 _NO_TYPE = frozenset({"inline", "explicit", "static", "__host__"})
 
 
-def _is_plain_method(item: Item, facts: Outline) -> bool:
+def _is_plain_method(item: Declaration, facts: Outline) -> bool:
     """A method of the host, of whose words each is known. One with a deduced type needs its body,
     and so does what variables at file scope call: constructors and destructors, which have no
     type, and virtual ones."""
@@ -383,11 +383,11 @@ def _is_plain_method(item: Item, facts: Outline) -> bool:
     return typed and not unknown and not words & {"auto", "virtual", "override"}
 
 
-def _removed(facts: Outline, item: Item) -> Edit:
+def _removed(facts: Outline, item: Declaration) -> Edit:
     return Edit(item.start, item.end, hollow(facts.lexed, item.start, item.end))
 
 
-def _without_body(facts: Outline, item: Item) -> Edit:
+def _without_body(facts: Outline, item: Declaration) -> Edit:
     assert item.body is not None
     start, end = facts.tokens[item.body[0]].start, facts.tokens[item.body[1]].end
     return Edit(start, end, ";" + hollow(facts.lexed, start, end)[1:])

@@ -25,13 +25,13 @@ from cudaops.program.launches import (
     GRAPH_NODES,
     PACKED,
     TOGETHER,
-    Launch,
-    Part,
+    ByteRange,
+    LaunchCall,
     find_launches,
 )
 from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
 from cudaops.program.macros import later_macros, launches_written_out, stand_for_several
-from cudaops.program.outline import Item, Outline, kernel_declarations, outline, spaces_of
+from cudaops.program.outline import Declaration, Outline, kernel_declarations, outline, spaces_of
 from cudaops.program.overloads import defaults_of, left_out, parameters_of, signature_of
 from cudaops.program.parse import parse_files
 from cudaops.program.plans import make_rewrite
@@ -40,7 +40,7 @@ from cudaops.program.wrapper import (
     HELPERS_BEGIN,
     NAMESPACE_PREFIX,
     Fence,
-    Guard,
+    InstanceGuard,
     declaration_text,
     dispatch_name,
     dispatch_text,
@@ -240,10 +240,10 @@ class _Place(NamedTuple):
     is_global: bool
     in_linkage_block: bool
     namespaces: tuple[str, ...]
-    replaced: tuple[tuple[LaunchSite, Launch], ...]
+    replaced: tuple[tuple[LaunchSite, LaunchCall], ...]
     through_pointers: bool = False
     """None of them names the kernel: which one it is shows when the program runs."""
-    declared: Mapping[str, Sequence[Item]] = MappingProxyType({})
+    declared: Mapping[str, Sequence[Declaration]] = MappingProxyType({})
     """Declarations of the kernel by file, where others than its own launch it: what is generated
     is declared behind each of them."""
     others: tuple[Kernel, ...] = ()
@@ -306,7 +306,7 @@ class _Place(NamedTuple):
         )
 
 
-def _declarations(program: Program, kernel: Kernel) -> dict[str, list[Item]]:
+def _declarations(program: Program, kernel: Kernel) -> dict[str, list[Declaration]]:
     """Where a kernel of a build is declared that other files may launch: by path, none where only
     its own does."""
     facts = _facts(program, kernel.file)
@@ -315,7 +315,7 @@ def _declarations(program: Program, kernel: Kernel) -> dict[str, list[Item]]:
     alike = sum(k.qualified_name == kernel.qualified_name for k in program.kernels)
     if program.build is None or kernel.template_parameters or inside or alike > 1:
         return {}
-    found: dict[str, list[Item]] = {}
+    found: dict[str, list[Declaration]] = {}
     for file in program.files:
         facts = _facts(program, file.path)
         for item in kernel_declarations(facts):
@@ -434,18 +434,18 @@ def _template_names(program: Program, site: LaunchSite) -> set[str]:
     return found
 
 
-def _guard(program: Program, kernel: Kernel, wanted: Sequence[str]) -> Guard:
+def _guard(program: Program, kernel: Kernel, wanted: Sequence[str]) -> InstanceGuard:
     """Empty where every replaced launch spells its instance itself."""
     if not wanted:
-        return Guard(())
+        return InstanceGuard(())
     sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
     known = {_normal(w) for w in wanted}
     if sites and all(_normal(s.template_arguments or "") in known for s in sites):
-        return Guard(())
-    return Guard(tuple(template_arguments(f"<{w}>") for w in wanted))
+        return InstanceGuard(())
+    return InstanceGuard(tuple(template_arguments(f"<{w}>") for w in wanted))
 
 
-def _declaration(facts: Outline, item: Item, kernel: Kernel) -> Edit:
+def _declaration(facts: Outline, item: Declaration, kernel: Kernel) -> Edit:
     """What is generated, declared behind a declaration of the kernel."""
     text = declaration_text(kernel, parameters_of(facts, item))
     if item.in_linkage_block:
@@ -463,8 +463,9 @@ def _insertion(facts: Outline, place: _Place, block: str) -> Edit:
 
 
 def _block(
-    place: _Place, kernel: Kernel, rewrite: Rewrite, guard: Guard, includes: str, waits: bool
-) -> str:
+    place: _Place, kernel: Kernel, rewrite: Rewrite, guard: InstanceGuard, includes: str,
+    waits: bool,
+) -> str:  # fmt: skip
     """The inserted bytes: the rewrite's device code in its namespace, then the wrapper. `waits`:
     the author's kernel does, for its grid."""
     names = {launch.name for _, launch in place.replaced}
@@ -526,7 +527,7 @@ def _missing_includes(program: Program, rewrite: Rewrite) -> str:
 
 
 def _calls(
-    program: Program, facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel,
+    program: Program, facts: Outline, site: LaunchSite, launch: LaunchCall, kernel: Kernel,
     place: _Place,
 ) -> list[Edit]:  # fmt: skip
     """What stands for `kernel<<<...>>>(`: where directives or macros choose the geometry, around
@@ -540,7 +541,7 @@ def _calls(
         parts = [facts.lexed.text[p.start : p.end] for p in launch.geometry]
         lexed = (_facts(program, f.path).lexed for f in program.files)
         if len(parts) == 1 or stand_for_several(parts, lexed):
-            between = Part(launch.geometry[0].start, launch.geometry[-1].end)
+            between = ByteRange(launch.geometry[0].start, launch.geometry[-1].end)
     if between is None:
         text = _call(facts, site, launch, kernel, place)
         return [Edit(site.start_byte, launch.open_paren + 1, text), *behind]
@@ -562,7 +563,9 @@ def _calls(
     ]
 
 
-def _call(facts: Outline, site: LaunchSite, launch: Launch, kernel: Kernel, place: _Place) -> str:
+def _call(
+    facts: Outline, site: LaunchSite, launch: LaunchCall, kernel: Kernel, place: _Place
+) -> str:
     """What stands for `kernel<<<...>>>(` in one piece."""
     text = facts.lexed.text
     parts = [text[p.start : p.end] for p in launch.geometry]

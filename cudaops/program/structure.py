@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from cudaops.program.lexing import Token
-from cudaops.program.outline import Item, Outline
+from cudaops.program.outline import Declaration, Outline
 
 Definitions = Mapping[str, Sequence[tuple[Token, ...]]]
 """Name to the tokens of its definitions, several where it is overloaded or conditional."""
@@ -142,7 +142,7 @@ def _within(facts: Outline, start: int, end: int) -> tuple[Token, ...]:
     return tuple(t for t in tokens[first:last] if not facts.lexed.dead(t.start))
 
 
-def _names(facts: Outline, item: Item) -> Iterator[str]:
+def _names(facts: Outline, item: Declaration) -> Iterator[str]:
     """Names under which an item can be used by device code."""
     tokens = facts.tokens[item.first : item.last]
     match item.kind:

@@ -17,7 +17,7 @@ _STATED = re.compile(
 )
 
 
-class Stated(NamedTuple):
+class StatedTechnique(NamedTuple):
     """One of them."""
 
     name: str
@@ -28,11 +28,11 @@ class Stated(NamedTuple):
     """The text with this one switched off, and every line where it was."""
 
 
-def stated_in(source: str) -> tuple[Stated, ...]:
+def stated_in(source: str) -> tuple[StatedTechnique, ...]:
     """The techniques that are on in a rewrite's text, in order, `MOST` at most."""
     found = list(_STATED.finditer(source))[:MOST]
     return tuple(
-        Stated(
+        StatedTechnique(
             m["name"].lower(),
             (m["says"] or "").strip(),
             source[: m.start()] + m["head"] + "0" + m["tail"] + source[m.end() :],

@@ -19,7 +19,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.program.clusters import WORD as CLUSTERS
-from cudaops.program.derived_plan import Side, derived_plan
+from cudaops.program.derived_plan import RecordedProgram, derived_plan
 from cudaops.program.hygiene_directives import ALLOWED_INCLUDES, is_library_header
 from cudaops.program.launches import find_launches
 from cudaops.program.lexing import (
@@ -34,8 +34,8 @@ from cudaops.program.lexing import (
     lex,
     plain_text,
 )
-from cudaops.program.outline import Item, Outline, outline
-from cudaops.program.plan_text import Member, Packed, entry_source
+from cudaops.program.outline import Declaration, Outline, outline
+from cudaops.program.plan_text import Packed, StructurePointer, entry_source
 from cudaops.program.plans import make_rewrite
 
 _CONDITIONALS = frozenset({"if", "ifdef", "ifndef", "else", "elif", "endif"})
@@ -49,10 +49,10 @@ _HOST_PRAGMAS = frozenset({
 
 
 def rewrite_from_program(
-    baseline: Side,
+    baseline: RecordedProgram,
     kernel: Kernel,
     workloads: Sequence[Workload],
-    candidate: Side,
+    candidate: RecordedProgram,
     *,
     allow_libraries: bool = False,
     same_inputs: bool = True,
@@ -156,7 +156,11 @@ def _refuse_libraries(code: str, program: Program, beside: Program) -> None:
 
 
 def _with_entry(
-    code: str, kernel: Kernel, made: Mapping[int, Packed | Member], author: Kernel, callee: str
+    code: str,
+    kernel: Kernel,
+    made: Mapping[int, Packed | StructurePointer],
+    author: Kernel,
+    callee: str,
 ) -> str:
     """The kernel as a function, and an entry that puts its arguments together."""
     facts = outline(byte_text(code))
@@ -247,7 +251,7 @@ def _taking_types(program: Program) -> frozenset[str]:
     )
 
 
-def _emptied(facts: Outline, item: Item) -> str:
+def _emptied(facts: Outline, item: Declaration) -> str:
     """What stays of an item that goes: conditions and macros, but no pragma of its code."""
     return _PRAGMA.sub("", hollow(facts.lexed, item.start, item.end))
 
@@ -287,14 +291,14 @@ class _Known(NamedTuple):
                     other |= _type_names(here, item)
         return _Known(words, functions, frozenset(other))
 
-    def has(self, facts: Outline, item: Item) -> bool:
+    def has(self, facts: Outline, item: Declaration) -> bool:
         """Whether the other program says the very same."""
         if not _is_shared(facts, item) or _words_of(facts, item) not in self.words:
             return False
         return not {t.text for t in _tokens(facts, item)} & self.other
 
 
-def _is_shared(facts: Outline, item: Item) -> bool:
+def _is_shared(facts: Outline, item: Declaration) -> bool:
     if item.kind in ("type", "other"):
         return not item.spaces
     if item.kind == "variable":
@@ -315,7 +319,7 @@ def _constants(facts: Outline) -> Iterator[tuple[str, ...]]:
 
 
 def _renamed(
-    facts: Outline, kept: Sequence[Item], taken: frozenset[str], gone: Sequence[Edit]
+    facts: Outline, kept: Sequence[Declaration], taken: frozenset[str], gone: Sequence[Edit]
 ) -> list[Edit]:
     """Edits that give device functions names of their own."""
     own = {
@@ -338,7 +342,7 @@ def _unused_name(name: str, texts: set[str]) -> str:
     return next(n for i in count(2) if (n := f"{name}_{i}") not in texts)
 
 
-def _words_of(facts: Outline, item: Item) -> tuple[str, ...]:
+def _words_of(facts: Outline, item: Declaration) -> tuple[str, ...]:
     return (*item.namespaces, "{", *(t.text for t in _tokens(facts, item)))
 
 
@@ -399,7 +403,7 @@ def _included(lexed: Lexed, directive: Directive) -> str | None:
     return plain_text(lexed.text[tokens[0].start : tokens[-1].end]).strip('<>"')
 
 
-def is_device_side(item: Item) -> bool:
+def is_device_side(item: Declaration) -> bool:
     device = bool(item.spaces & {"__global__", "__device__", "__constant__", "__managed__"})
     match item.kind:
         case "function":
@@ -415,10 +419,10 @@ def is_device_side(item: Item) -> bool:
 
 def _reached(
     facts: Outline,
-    items: Sequence[Item],
+    items: Sequence[Declaration],
     kernels: Collection[str] | None,
     named: Collection[str],
-) -> list[Item]:
+) -> list[Declaration]:
     """The kernels and all that they use; functions, variables and what they use where any kernel
     will do."""
     macros: dict[str, set[str]] = {}
@@ -443,7 +447,7 @@ def _reached(
 
 
 def _is_reached(
-    facts: Outline, item: Item, kernels: Collection[str] | None, needed: set[str]
+    facts: Outline, item: Declaration, kernels: Collection[str] | None, needed: set[str]
 ) -> bool:
     match item.kind:
         case "type":
@@ -457,11 +461,11 @@ def _is_reached(
     return "operator" in item.specifiers or item.name.partition("::")[0] in needed
 
 
-def _tokens(facts: Outline, item: Item) -> tuple[Token, ...]:
+def _tokens(facts: Outline, item: Declaration) -> tuple[Token, ...]:
     return facts.tokens[item.first : item.last]
 
 
-def _type_names(facts: Outline, item: Item) -> set[str]:
+def _type_names(facts: Outline, item: Declaration) -> set[str]:
     """The type's own name, and for an enumeration those of its values."""
     tokens = _tokens(facts, item)
     head = next((i for i, t in enumerate(tokens) if t.text in ("{", ";")), len(tokens))

@@ -13,7 +13,7 @@ from cudaops.program.constants import integer_constants
 from cudaops.program.cooperative import step_waits
 from cudaops.program.cpp import Speller, constant_value, cpp, scratch_in
 from cudaops.program.device_text import kernel_signatures
-from cudaops.program.directives import Directives, Launch, ScratchBuffer, read_directives
+from cudaops.program.directives import Directives, LaunchDirective, ScratchBuffer, read_directives
 from cudaops.program.expressions import Expression
 from cudaops.program.instances import is_type_parameter, plain_name, template_parameter_names
 from cudaops.program.launches import CONFIGURED
@@ -64,7 +64,7 @@ def namespace_name(kernel: Kernel) -> str:
     return f"{NAMESPACE_PREFIX}{kernel.identifier}"
 
 
-class Guard(NamedTuple):
+class InstanceGuard(NamedTuple):
     """Which instances of a template kernel the rewrite is for."""
 
     instances: tuple[tuple[str, ...], ...]
@@ -153,7 +153,7 @@ class Fence(NamedTuple):
         return Fence(define, (_CLUSTERED,), ("#endif",), undefine)
 
 
-def helpers_text(wrapper: str, guard: Guard) -> str:
+def helpers_text(wrapper: str, guard: InstanceGuard) -> str:
     """What the wrapper of this text needs beside the rewrite, inside of the rewrite's namespace."""
     converts = "::cudaops_pointer{" in wrapper
     compares = guard.instances or "::cudaops_same<" in wrapper
@@ -163,7 +163,7 @@ def helpers_text(wrapper: str, guard: Guard) -> str:
 
 
 def wrapper_text(
-    kernel: Kernel, parameters: str, template: str | None, rewrite: Rewrite, guard: Guard,
+    kernel: Kernel, parameters: str, template: str | None, rewrite: Rewrite, guard: InstanceGuard,
     *, together: bool = False, is_exported: bool = False,
 ) -> str:  # fmt: skip
     """The wrapper: the plan where it holds, the baseline kernel otherwise.
@@ -217,7 +217,7 @@ def packed_name(kernel: Kernel, function: str) -> str:
     return f"cudaops_{function}_{kernel.identifier}"
 
 
-def packed_text(kernel: Kernel, functions: Sequence[str], guard: Guard) -> str:
+def packed_text(kernel: Kernel, functions: Sequence[str], guard: InstanceGuard) -> str:
     """What stands for these functions: the wrapper where it is this kernel, or one of the instances
     that the rewrite is for, the same call otherwise. Raises InputError for what has no such text.
     """
@@ -396,7 +396,9 @@ def forwardable(parameters: str) -> tuple[str, tuple[str, ...]]:
 
 
 class _Wrapper:
-    def __init__(self, kernel: Kernel, rewrite: Rewrite, guard: Guard, together: bool) -> None:
+    def __init__(
+        self, kernel: Kernel, rewrite: Rewrite, guard: InstanceGuard, together: bool
+    ) -> None:
         self.kernel, self.rewrite, self.guard = kernel, rewrite, guard
         self.together = together
         self.plan: Directives = read_directives(rewrite.source)
@@ -537,7 +539,7 @@ class _Wrapper:
             return self._together(f"&{self._callee(step)}", geometry, arguments)
         return _launched(self._callee(step), geometry, arguments)
 
-    def _argument(self, launch: Launch, index: int) -> str:
+    def _argument(self, launch: LaunchDirective, index: int) -> str:
         expression = launch.args[index]
         if scratch_in(expression, self.scratch):
             return f"{self.space}::cudaops_pointer{{{cpp(expression, self.spell)}}}"
@@ -547,7 +549,7 @@ class _Wrapper:
             return expression.text
         return cpp(expression, self.spell)
 
-    def _changes_type(self, launch: Launch, index: int) -> bool:
+    def _changes_type(self, launch: LaunchDirective, index: int) -> bool:
         """Whether the rewrite's kernel reads the baseline's memory as another type (`float4*`)."""
         known = {p.name: p for p in self.kernel.parameters if p.is_pointer}
         given = next((known[n] for n in launch.args[index].names() if n in known), None)

@@ -27,7 +27,7 @@ from cudaops.program.outline import outline
 from cudaops.program.plans import parse_plan
 from cudaops.program.serving import template_names
 from cudaops.prompts.elisions import elision
-from cudaops.prompts.text import Block, answer_text, fenced_blocks, one_line
+from cudaops.prompts.text import FencedBlock, answer_text, fenced_blocks, one_line
 
 MAX_ANSWER = 1_000_000
 """Characters of an answer that is looked at."""
@@ -172,11 +172,11 @@ def read_rewrite(
     return problem or CoderAnswer(block.text, *_title_and_why(answer))
 
 
-def _chosen_block(answer: str) -> Block | Unusable:
+def _chosen_block(answer: str) -> FencedBlock | Unusable:
     """The one block that holds a rewrite or a program."""
     found = fenced_blocks(answer)
     if not found and _CODE.match(answer):
-        found = (Block("", answer, False),)
+        found = (FencedBlock("", answer, False),)
     texts = [b for b in found if not _is_diff(b) and b.text.lstrip()[:1] not in ("{", "[")]
     kernels = [b for b in texts if "__global__" in b.text]
     whole = [b for b in kernels if "@launch" in b.text] or kernels
@@ -191,14 +191,14 @@ def _chosen_block(answer: str) -> Block | Unusable:
     return unusable("no_code", "no fenced block in it holds a `__global__` function")
 
 
-def _is_diff(block: Block) -> bool:
+def _is_diff(block: FencedBlock) -> bool:
     """Whether a block holds changes to a text and not a text."""
     return block.info in ("diff", "patch") or any(
         line.startswith(("@@ -", "--- a/", "+++ b/")) for line in block.text.split("\n")
     )
 
 
-def _unreadable(block: Block) -> Unusable | None:
+def _unreadable(block: FencedBlock) -> Unusable | None:
     """What keeps a block from being read as a text that is all there."""
     source = block.text
     if len(source) > MAX_SOURCE:

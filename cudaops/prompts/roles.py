@@ -23,7 +23,7 @@ from cudaops.program.hygiene import ALLOWED_INCLUDES
 from cudaops.program.hygiene_ptx import NO_PTX, AuthorsPtx
 from cudaops.prompts import wording
 from cudaops.prompts.hypotheses import MAX_LESSON, MAX_REASON, MAX_STEP
-from cudaops.prompts.prompt import Draft, Prompt, prompt_of
+from cudaops.prompts.prompt import PartDraft, Prompt, prompt_of
 from cudaops.prompts.surroundings import surroundings
 from cudaops.prompts.text import fenced, line, visible
 
@@ -165,7 +165,7 @@ def reask(reason: str) -> str:
     return reask_draft(reason).part().text
 
 
-def planner_drafts(b: Briefing, wanted: int) -> tuple[Draft, ...]:
+def planner_drafts(b: Briefing, wanted: int) -> tuple[PartDraft, ...]:
     """The planner's parts."""
     form = {
         "families": [f for f in FAMILIES if NEEDED.get(f) in (None, *b.includes)],
@@ -176,19 +176,19 @@ def planner_drafts(b: Briefing, wanted: int) -> tuple[Draft, ...]:
     task = {"wanted": wanted, "subject": _subject(b), "waiting": waiting}
     return (
         *_common(b),
-        Draft("answer's form", "planner_format.j2", form, True),
+        PartDraft("answer's form", "planner_format.j2", form, True),
         *_evidence(b),
         *_research(b),
         *_bar(b),
         *_incumbent(b, "propose"),
         _anti_context(b),
-        Draft("task", "planner_task.j2", task),
+        PartDraft("task", "planner_task.j2", task),
     )
 
 
 def coder_drafts(
     b: Briefing, hypothesis: Hypothesis, parents: Sequence[Rewrite] = ()
-) -> tuple[Draft, ...]:
+) -> tuple[PartDraft, ...]:
     """The coder's parts; an incumbent that is a parent is shown once, as the parent."""
     shown = [{"tuned": wording.tuned_text(p), "source": fenced(p.source)} for p in parents]
     task = {
@@ -204,13 +204,13 @@ def coder_drafts(
         *_bar(b),
         *(() if is_parent else _incumbent(b, "write")),
         _anti_context(b),
-        Draft("task", "coder_task.j2", task),
+        PartDraft("task", "coder_task.j2", task),
     )
 
 
 def fixer_drafts(
     b: Briefing, hypothesis: Hypothesis, source: str, problem: str, log: str
-) -> tuple[Draft, ...]:
+) -> tuple[PartDraft, ...]:
     """The fixer's parts: without evidence, which is not what is at stake."""
     lines = excerpt(source, named_lines(problem, log))
     task = {
@@ -225,21 +225,21 @@ def fixer_drafts(
         _code_form(b, "fixer"),
         *_bar(b),
         _anti_context(b),
-        Draft("task", "fixer_task.j2", task),
+        PartDraft("task", "fixer_task.j2", task),
     )
 
 
-def reflector_drafts(b: Briefing, attempt: Attempt) -> tuple[Draft, ...]:
+def reflector_drafts(b: Briefing, attempt: Attempt) -> tuple[PartDraft, ...]:
     """The reflector's parts, without any source: what the attempt was, how it ended, what came
     before."""
     before = b._replace(attempts=tuple(a for a in b.attempts if a != attempt))
     return (
-        Draft("material", "material.j2", {}, True),
+        PartDraft("material", "material.j2", {}, True),
         *_judging(b),
-        Draft("answer's form", "reflector_format.j2", {"most": MAX_LESSON}, True),
+        PartDraft("answer's form", "reflector_format.j2", {"most": MAX_LESSON}, True),
         *_bar(b),
         _anti_context(before),
-        Draft("task", "reflector_task.j2", {"attempt": fenced(wording.attempt_text(attempt))}),
+        PartDraft("task", "reflector_task.j2", {"attempt": fenced(wording.attempt_text(attempt))}),
     )
 
 
@@ -250,19 +250,19 @@ def hypothesis_text(hypothesis: Hypothesis) -> str:
     return "\n".join([head, f"Why: {line(hypothesis.why, MAX_REASON)}", *steps])
 
 
-def reask_draft(reason: str) -> Draft:
+def reask_draft(reason: str) -> PartDraft:
     """The one part of asking again."""
-    return Draft("reask", "reask.j2", {"reason": visible(reason).strip()})
+    return PartDraft("reask", "reask.j2", {"reason": visible(reason).strip()})
 
 
-def _code_form(b: Briefing, role: str) -> Draft:
+def _code_form(b: Briefing, role: str) -> PartDraft:
     values = {
         "role": role,
         "max_words": b.max_words,
         "tool_calls": b.tool_calls,
         "techniques": techniques.MOST,
     }
-    return Draft("answer's form", "coder_format.j2", values, True)
+    return PartDraft("answer's form", "coder_format.j2", values, True)
 
 
 def named_lines(*texts: str) -> tuple[int, ...]:
@@ -306,7 +306,7 @@ def bounded_log(log: str) -> str:
     return "\n".join([*kept, f"[{left_out} lines left out]"] if left_out else kept)
 
 
-def _common(b: Briefing) -> tuple[Draft, ...]:
+def _common(b: Briefing) -> tuple[PartDraft, ...]:
     """What every prompt of a run begins with, byte for byte."""
     rules = {
         "includes": sorted(b.includes),
@@ -316,19 +316,20 @@ def _common(b: Briefing) -> tuple[Draft, ...]:
         "clusters": b.device.compute_capability >= LEAST_CAPABILITY,
     }
     drafts = [
-        Draft("rules", "rules.j2", rules, True),
-        Draft("material", "material.j2", {}, True),
-        Draft("directives", "directives.j2",
+        PartDraft("rules", "rules.j2", rules, True),
+        PartDraft("material", "material.j2", {}, True),
+        PartDraft("directives", "directives.j2",
               {"parameters": [p.name for p in b.kernel.parameters],
                "template_parameters": b.kernel.template_parameters,
                "instances": b.instances or (b.kernel.qualified_name,)}, True),
-        Draft("device", "device.j2", {"facts": wording.device_lines(b.device, b.elements)}, True),
+        PartDraft("device", "device.j2",
+                  {"facts": wording.device_lines(b.device, b.elements)}, True),
         *_judging(b),
-        Draft("notes catalogue", "catalogue.j2", {"catalogue": b.notes_catalogue}, True),
+        PartDraft("notes catalogue", "catalogue.j2", {"catalogue": b.notes_catalogue}, True),
         _kernel(b),
         _workloads(b),
         _accesses(b),
-        Draft("exemplar", "exemplar.j2", {"exemplar": fenced(b.exemplar)}),
+        PartDraft("exemplar", "exemplar.j2", {"exemplar": fenced(b.exemplar)}),
         _memory(b),
     ]  # fmt: skip
     wanted = {
@@ -340,28 +341,28 @@ def _common(b: Briefing) -> tuple[Draft, ...]:
     return tuple(draft for draft in drafts if wanted.get(draft.name, "always"))
 
 
-def _evidence(b: Briefing) -> tuple[Draft, ...]:
+def _evidence(b: Briefing) -> tuple[PartDraft, ...]:
     """What limits the kernel now, and what is known about that: all but the verdict is
     optional, and what is last goes first."""
-    drafts: list[Draft] = []
+    drafts: list[PartDraft] = []
     if b.verdict is not None and b.profile is not None:
         drafts += [_verdict(b), _profile(b)]
     drafts += [
-        Draft(f"note {id_}", "note.j2", {"id": id_, "text": text}, optional=True)
+        PartDraft(f"note {id_}", "note.j2", {"id": id_, "text": text}, optional=True)
         for id_, text in b.notes
     ]
     return tuple(drafts)
 
 
-def _research(b: Briefing) -> tuple[Draft, ...]:
+def _research(b: Briefing) -> tuple[PartDraft, ...]:
     """What the knowledge base says, for who plans."""
     if b.research is None or not b.research.citations:
         return ()
     passages = fenced("\n".join(wording.citation_lines(b.research)))
-    return (Draft("research", "research.j2", {"passages": passages}, optional=True),)
+    return (PartDraft("research", "research.j2", {"passages": passages}, optional=True),)
 
 
-def _judging(b: Briefing) -> tuple[Draft, ...]:
+def _judging(b: Briefing) -> tuple[PartDraft, ...]:
     """How a rewrite is timed and judged: the same for a whole run."""
     if b.judging is None:
         return ()
@@ -369,18 +370,18 @@ def _judging(b: Briefing) -> tuple[Draft, ...]:
     lines = wording.judging_lines(
         judging.time_source, judging.runs, judging.baseline_us, judging.policy, b.device
     )
-    return (Draft("judging", "judging.j2", {"facts": lines}, True),)
+    return (PartDraft("judging", "judging.j2", {"facts": lines}, True),)
 
 
-def _bar(b: Briefing) -> tuple[Draft, ...]:
+def _bar(b: Briefing) -> tuple[PartDraft, ...]:
     """What a rewrite must reach now, in the time that decides."""
     if b.judging is None or not b.judging.baseline_us:
         return ()
     line = wording.bar_line(b.judging.baseline_us, b.bar, elsewhere=bool(b.elsewhere))
-    return (Draft("bar", "bar.j2", {"bar": line}),)
+    return (PartDraft("bar", "bar.j2", {"bar": line}),)
 
 
-def _incumbent(b: Briefing, verb: str) -> tuple[Draft, ...]:
+def _incumbent(b: Briefing, verb: str) -> tuple[PartDraft, ...]:
     """The best rewrite so far with its tuned values and its time, if there is one."""
     if b.incumbent is None:
         return ()
@@ -390,13 +391,13 @@ def _incumbent(b: Briefing, verb: str) -> tuple[Draft, ...]:
         "verb": verb,
         "source": fenced(b.incumbent.source),
     }
-    return (Draft("incumbent", "incumbent.j2", values),)
+    return (PartDraft("incumbent", "incumbent.j2", values),)
 
 
-def _anti_context(b: Briefing) -> Draft:
+def _anti_context(b: Briefing) -> PartDraft:
     """Everything that was tried; in every prompt."""
     tried = wording.tried_text(b.attempts, b.explored)
-    return Draft("already tried", "tried.j2", {"tried": fenced(tried) if tried else ""})
+    return PartDraft("already tried", "tried.j2", {"tried": fenced(tried) if tried else ""})
 
 
 def _subject(b: Briefing) -> str:
@@ -412,17 +413,17 @@ def _profiled(b: Briefing) -> str:
     return f"the most expensive of {_subject(b)}'s {launches} launches"
 
 
-def _kernel(b: Briefing) -> Draft:
+def _kernel(b: Briefing) -> PartDraft:
     around = surroundings(b.program, b.kernel)
     values = {
         "kernel_name": b.kernel.qualified_name,
         "source": fenced(b.kernel.text),
         "around": fenced(around) if around else "",
     }
-    return Draft("kernel", "kernel.j2", values, True)
+    return PartDraft("kernel", "kernel.j2", values, True)
 
 
-def _workloads(b: Briefing) -> Draft:
+def _workloads(b: Briefing) -> PartDraft:
     times = b.judging.baseline_us if b.judging is not None else ()
     shares = {name: share for name, _, share in times}
     lines = [
@@ -431,23 +432,23 @@ def _workloads(b: Briefing) -> Draft:
         for each in wording.workload_lines(workload, b.values, shares.get(workload.id), b.accesses)
     ]
     lines += [wording.elsewhere_line(workload) for workload in b.elsewhere[:_MOST_PLACES]]
-    return Draft("workloads", "workloads.j2", {"launches": fenced("\n".join(lines))}, True)
+    return PartDraft("workloads", "workloads.j2", {"launches": fenced("\n".join(lines))}, True)
 
 
-def _accesses(b: Briefing) -> Draft:
+def _accesses(b: Briefing) -> PartDraft:
     lines = fenced("\n".join(wording.access_lines(b.accesses)))
-    return Draft("accesses", "accesses.j2", {"accesses": lines}, True)
+    return PartDraft("accesses", "accesses.j2", {"accesses": lines}, True)
 
 
-def _memory(b: Briefing) -> Draft:
+def _memory(b: Briefing) -> PartDraft:
     values = {
         "memory": fenced(b.memory_text) if b.memory_text else "",
         "patterns": fenced(b.patterns_text) if b.patterns_text else "",
     }
-    return Draft("memory", "memory.j2", values, True)
+    return PartDraft("memory", "memory.j2", values, True)
 
 
-def _verdict(b: Briefing) -> Draft:
+def _verdict(b: Briefing) -> PartDraft:
     assert b.verdict is not None
     assert b.profile is not None
     tools = [*wording.hot_line_texts(b.verdict), *wording.rule_lines(b.verdict)]
@@ -460,10 +461,10 @@ def _verdict(b: Briefing) -> Draft:
         "findings": wording.finding_lines(b.verdict),
         "tools": fenced("\n".join(tools)) if tools else "",
     }
-    return Draft("verdict", "verdict.j2", values)
+    return PartDraft("verdict", "verdict.j2", values)
 
 
-def _profile(b: Briefing) -> Draft:
+def _profile(b: Briefing) -> PartDraft:
     assert b.verdict is not None
     assert b.profile is not None
     beside = {"the author's": b.author} if b.incumbent is not None and b.author else {}
@@ -475,7 +476,7 @@ def _profile(b: Briefing) -> Draft:
         "others": ", ".join(beside),
         "numbers": wording.profile_lines(b.profile, b.verdict.roofline, tuple(beside.values())),
     }
-    return Draft("profile", "profile.j2", values, optional=True)
+    return PartDraft("profile", "profile.j2", values, optional=True)
 
 
 def _standing(rewrite: Rewrite, attempts: tuple[Attempt, ...]) -> str:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cudaops.domain.program import Kernel, Program
 from cudaops.program.lexing import Directive, Lexed, byte_text, lex, plain_text
-from cudaops.program.outline import Item, Outline, outline
+from cudaops.program.outline import Declaration, Outline, outline
 
 MOST_LINES = 150
 """Of surroundings that are shown; what is beyond is counted and left out."""
@@ -77,7 +77,7 @@ def _items(index: int, text: str) -> Iterator[tuple[set[str], _Piece]]:
             )
 
 
-def _declared(facts: Outline, item: Item) -> set[str]:
+def _declared(facts: Outline, item: Declaration) -> set[str]:
     """Names under which device code may use an item; none of what only the host can use."""
     tokens = [t.text for t in facts.tokens[item.first : item.last]]
     match item.kind:

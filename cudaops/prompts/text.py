@@ -49,7 +49,7 @@ _BLOCK = re.compile(
 )
 
 
-class Block(NamedTuple):
+class FencedBlock(NamedTuple):
     """One fenced block of an answer."""
 
     info: str
@@ -59,11 +59,11 @@ class Block(NamedTuple):
     """Whether the answer ends before its closing fence."""
 
 
-def fenced_blocks(answer: str) -> tuple[Block, ...]:
+def fenced_blocks(answer: str) -> tuple[FencedBlock, ...]:
     """The fenced blocks of an answer in order, what is said twice once."""
-    found: dict[str, Block] = {}
+    found: dict[str, FencedBlock] = {}
     for match in _BLOCK.finditer(answer):
-        block = Block(match["info"].lower(), match["text"], match["open"] is not None)
+        block = FencedBlock(match["info"].lower(), match["text"], match["open"] is not None)
         found.setdefault(" ".join(block.text.split()), block)
         if len(found) == MAX_BLOCKS:
             break

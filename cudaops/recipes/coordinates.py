@@ -24,16 +24,16 @@ from cudaops.program.analysis.polynomials import (
 )
 from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.reading.symbolic import Loop
+from cudaops.recipes.reading.symbolic import SymbolicLoop
 from cudaops.recipes.reading.values import (
     Apply,
     Below,
+    GlobalLoad,
     Literal,
-    Load,
     Reduced,
     Scalar,
+    SymbolicInteger,
     Value,
-    Whole,
 )
 
 _ONE = number(1)
@@ -213,7 +213,7 @@ class _Finder:
 
 
 def find_space(
-    polynomials: Iterable[Polynomial], guards: Sequence[Value], loops: Sequence[Loop] = ()
+    polynomials: Iterable[Polynomial], guards: Sequence[Value], loops: Sequence[SymbolicLoop] = ()
 ) -> Space:
     """The coordinates behind these; what `loops` count is one each. Raises NotUnderstood for a
     guard that is no bound."""
@@ -232,7 +232,7 @@ def find_space(
     return replace(space, axes=tuple(axes.values()))
 
 
-def _counted(loop: Loop) -> Axis:
+def _counted(loop: SymbolicLoop) -> Axis:
     some = (loop.count.launch_expression() >= 1,)
     return Axis(loop.variable, loop.count, some)
 
@@ -306,9 +306,9 @@ def require_known(value: Value, space: Space, allowed: AbstractSet[str]) -> None
     Reads of memory may stand at any index made of the names; what is inside a sum is not looked at.
     """
     match value:
-        case Whole(polynomial) | Below(polynomial):
+        case SymbolicInteger(polynomial) | Below(polynomial):
             require_names(space.place(polynomial), allowed)
-        case Load(_, index):
+        case GlobalLoad(_, index):
             require_names(space.place(index), allowed)
         case Apply(_, operands):
             for operand in operands:

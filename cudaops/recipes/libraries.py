@@ -21,7 +21,15 @@ from cudaops.recipes.coordinates import Axis, find_space
 from cudaops.recipes.matmul import product_of
 from cudaops.recipes.matmul_form import only_store
 from cudaops.recipes.reading.kernel import Reading, read_kernel
-from cudaops.recipes.reading.values import Apply, Literal, Load, Reduced, Scalar, Value, is_zero
+from cudaops.recipes.reading.values import (
+    Apply,
+    GlobalLoad,
+    Literal,
+    Reduced,
+    Scalar,
+    Value,
+    is_zero,
+)
 from cudaops.recipes.transpose import recognise as recognise_transpose
 from cudaops.transformations.atomic_sites import sites_of
 from cudaops.transformations.draft import Draft, Subject
@@ -81,7 +89,7 @@ def _is_axpby(value: Value, total: Reduced, out: str) -> bool:
 
 
 def _is_of(value: Value, array: str) -> bool:
-    return isinstance(value, Load) and value.array == array
+    return isinstance(value, GlobalLoad) and value.array == array
 
 
 def _is_scaled(value: Value, is_it: Callable[[Value], bool]) -> bool:
@@ -123,7 +131,7 @@ def sums_of_rows(reading: Reading) -> RowSums:
         raise NotUnderstood("more than a sum")
     term = total.term
     factors = term.operands if isinstance(term, Apply) and term.operator == "*" else (term,)
-    loads = [x for x in factors if isinstance(x, Load)]
+    loads = [x for x in factors if isinstance(x, GlobalLoad)]
     if len(loads) != len(factors) or {x.type for x in loads} != {store.place.type}:
         raise NotUnderstood("another kind of sum")
     if store.place.type != total.type or store.place.type not in LETTERS:

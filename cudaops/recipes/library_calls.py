@@ -19,7 +19,7 @@ from cudaops.recipes.libraries import LETTERS, element_sum, sums_of_rows
 from cudaops.recipes.matmul import product_of
 from cudaops.recipes.matmul_form import MatmulForm, Matrix
 from cudaops.recipes.reading.kernel import Reading, read_kernel
-from cudaops.recipes.reading.values import Apply, Literal, Load, Scalar, Value
+from cudaops.recipes.reading.values import Apply, GlobalLoad, Literal, Scalar, Value
 
 SAMPLES = 40
 """As many as a kernel's measurement aims at."""
@@ -171,7 +171,7 @@ def _factors(form: MatmulForm, values: _Values) -> tuple[float, float]:
     terms = form.value.operands if added and isinstance(form.value, Apply) else (form.value,)
     for term in terms:
         of, factor = scaled(term)
-        if of != form.total and not (isinstance(of, Load) and of.array == form.out.array):
+        if of != form.total and not (isinstance(of, GlobalLoad) and of.array == form.out.array):
             raise NotUnderstood("more than a product")
         found["alpha" if of == form.total else "beta"] += factor
     return found["alpha"], found["beta"]

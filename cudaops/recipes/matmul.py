@@ -18,8 +18,15 @@ from cudaops.program.launch_expression import Variable, ceil_div
 from cudaops.program.syntax import NotUnderstood
 from cudaops.recipes.matmul_form import MatmulForm, Matrix, recognise, recognise_tiled
 from cudaops.recipes.reading.kernel import Reading, read_kernel
-from cudaops.recipes.reading.values import Load, Value, parts
-from cudaops.recipes.spelling import Speller, bare, free_name, renamed_template, signature, written
+from cudaops.recipes.reading.values import GlobalLoad, Value, parts
+from cudaops.recipes.spelling import (
+    ValueSpeller,
+    bare,
+    free_name,
+    renamed_template,
+    signature,
+    written,
+)
 
 _STATIC_SHARED_BYTES = 48 * 1024
 """Static shared memory of a block. Source: CUDA C++ Programming Guide, technical specifications."""
@@ -416,7 +423,7 @@ class _Writer:
 
     def _signature(self) -> str:
         out = self._form.out.array
-        read = {p.array for p in parts(self._form.value) if isinstance(p, Load)} - {out}
+        read = {p.array for p in parts(self._form.value) if isinstance(p, GlobalLoad)} - {out}
         const = {p.name for p in self._kernel.parameters if p.is_const}
         written = signature(self._reading.parameters, const.__contains__, read)
         return written + "".join(f", int {self._own(name)}" for name in self._extra)
@@ -489,9 +496,9 @@ class _Writer:
         }
         known: dict[Value, str] = {form.total: self._own("total")}
         for part in parts(form.value):
-            if isinstance(part, Load) and part.array == form.out.array:
+            if isinstance(part, GlobalLoad) and part.array == form.out.array:
                 known[part] = f"{self._own('to')}[{self._own('q')}]"
-        text = bare(Speller(form.space, names, known).text(form.value))
+        text = bare(ValueSpeller(form.space, names, known).text(form.value))
         if form.value.type != form.out_element:
             return f"({form.out_element})({text})"
         return text

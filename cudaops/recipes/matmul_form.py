@@ -30,12 +30,12 @@ from cudaops.recipes.coordinates import (
     require_names,
 )
 from cudaops.recipes.reading.kernel import Reading
-from cudaops.recipes.reading.symbolic import Loop, Store
+from cudaops.recipes.reading.symbolic import SymbolicLoop, SymbolicStore
 from cudaops.recipes.reading.values import (
     RANK,
     Apply,
     Below,
-    Load,
+    GlobalLoad,
     Reduced,
     SharedLoad,
     Value,
@@ -93,7 +93,9 @@ class MatmulForm:
     @property
     def reads_out(self) -> bool:
         """Whether the output's old contents matter (beta)."""
-        return any(isinstance(p, Load) and p.array == self.out.array for p in parts(self.value))
+        return any(
+            isinstance(p, GlobalLoad) and p.array == self.out.array for p in parts(self.value)
+        )
 
     @property
     def layout(self) -> str:
@@ -108,7 +110,7 @@ def recognise(reading: Reading) -> MatmulForm:
     return product_form(reading, store, total, total.count, store.guards)
 
 
-def only_store(reading: Reading, *, in_loops: bool = False) -> Store:
+def only_store(reading: Reading, *, in_loops: bool = False) -> SymbolicStore:
     """The one write of a kernel without shared memory; `in_loops`: made again in each iteration, of
     another element. Raises NotUnderstood."""
     effects = reading.effects
@@ -123,14 +125,14 @@ def only_store(reading: Reading, *, in_loops: bool = False) -> Store:
 
 def product_form(
     reading: Reading,
-    store: Store,
+    store: SymbolicStore,
     total: Reduced,
     depth: Polynomial,
     guards: tuple[Value, ...],
 ) -> MatmulForm:
     """The form of a sum of products over `total.variable` = 0 .. depth-1."""
     product, loads = _product(total)
-    others = [p for p in parts(_without(store.value, total)) if isinstance(p, Load)]
+    others = [p for p in parts(_without(store.value, total)) if isinstance(p, GlobalLoad)]
     indices = [store.place.offset, *(load.index for load in (*loads, *others))]
     space = find_space([*indices, depth], guards, store.loops)
     batch = next((a for a in space.axes if a.symbol.name == "block.z"), None)
@@ -155,7 +157,7 @@ def _only_sum(value: Value) -> Reduced:
     return total
 
 
-def _product(total: Reduced) -> tuple[str, tuple[Load, Load]]:
+def _product(total: Reduced) -> tuple[str, tuple[GlobalLoad, GlobalLoad]]:
     """Type of the product and its two factors."""
     term = total.term
     if isinstance(term, Apply) and term.operator == "cast":
@@ -168,10 +170,10 @@ def _product(total: Reduced) -> tuple[str, tuple[Load, Load]]:
     return term.type, (first, second)
 
 
-def _loaded(value: Value) -> Load:
+def _loaded(value: Value) -> GlobalLoad:
     if isinstance(value, Apply) and value.operator == "cast":
         value = value.operands[0]
-    if not isinstance(value, Load):
+    if not isinstance(value, GlobalLoad):
         raise NotUnderstood("a factor that is not read from memory")
     return value
 
@@ -186,7 +188,7 @@ def _without(value: Value, total: Reduced) -> Value:
     return value
 
 
-def _output(store: Store, space: Space, batch: Axis | None) -> tuple[Axis, Axis, Matrix]:
+def _output(store: SymbolicStore, space: Space, batch: Axis | None) -> tuple[Axis, Axis, Matrix]:
     index = space.place(store.place.offset)
     axes = [a for a in space.axes if a != batch]
     if len(axes) != 2:
@@ -203,7 +205,7 @@ def _output(store: Store, space: Space, batch: Axis | None) -> tuple[Axis, Axis,
 
 
 def _operands(
-    loads: tuple[Load, Load], space: Space, rows: Axis, columns: Axis, k: Symbol
+    loads: tuple[GlobalLoad, GlobalLoad], space: Space, rows: Axis, columns: Axis, k: Symbol
 ) -> tuple[Matrix, Matrix]:
     placed = [(load.array, space.place(load.index)) for load in loads]
     if placed[0][1].has(columns.symbol):
@@ -227,7 +229,9 @@ def _matrix(array: str, index: Polynomial, across: Symbol, k: Symbol) -> Matrix:
     return Matrix(array, False, by_k[0], by_across[1])
 
 
-def _check(form: MatmulForm, reading: Reading, store: Store, others: Iterable[Load]) -> None:
+def _check(
+    form: MatmulForm, reading: Reading, store: SymbolicStore, others: Iterable[GlobalLoad]
+) -> None:
     inputs = reading.inputs
     batch = {form.batch.symbol.name} if form.batch else set()
     outputs = batch | {form.rows.symbol.name, form.columns.symbol.name}
@@ -271,7 +275,7 @@ def recognise_tiled(reading: Reading) -> MatmulForm:
     if len(final) != 1 or final[0].loops or len(copies) != 2 or len(reading.effects.shared) != 2:
         raise NotUnderstood("not two tiles and one output")
     outer, inner, side = _sums(final[0].value)
-    rounds = Loop(outer.variable, outer.count)
+    rounds = SymbolicLoop(outer.variable, outer.count)
     _check_order(reading, copies, rounds)
     tiles = _Tiles(reading, copies, rounds.variable, inner.variable, side)
     term = tiles.seen_through(inner.term)
@@ -302,7 +306,7 @@ def _sums(value: Value) -> tuple[Reduced, Reduced, int]:
     return outer[0], inner, side
 
 
-def _check_order(reading: Reading, copies: list[Store], rounds: Loop) -> None:
+def _check_order(reading: Reading, copies: list[SymbolicStore], rounds: SymbolicLoop) -> None:
     """Copies, a barrier, the sum, a barrier: all inside the loop of rounds and nothing else."""
     if reading.effects.barriers != [(rounds,), (rounds,)]:
         raise NotUnderstood("not exactly two barriers per iteration")
@@ -317,7 +321,7 @@ class _Tiles:
     """Reads of tiles, replaced by what was copied there."""
 
     def __init__(
-        self, reading: Reading, copies: list[Store], rounds: Symbol, step: Symbol, side: int
+        self, reading: Reading, copies: list[SymbolicStore], rounds: Symbol, step: Symbol, side: int
     ) -> None:
         self._copies = {c.place.array: c for c in copies}
         self._rounds, self._step, self._side = rounds, step, side
@@ -360,7 +364,7 @@ class _Tiles:
             return Apply(value.operator, operands, value.type)
         return self._copied(value) if isinstance(value, SharedLoad) else value
 
-    def _copied(self, read: SharedLoad) -> Load:
+    def _copied(self, read: SharedLoad) -> GlobalLoad:
         copy = self._copies[read.array]
         allowed = {self._x, self._y, of(self._step)}
         indices = self._indices(read.array, read.indices)
@@ -371,7 +375,7 @@ class _Tiles:
         tests, load = _condition(copy.value)
         for test in tests:
             self._note(self._joined(test, by_y, by_x))
-        return Load(load.array, self._joined(load.index, by_y, by_x), load.type)
+        return GlobalLoad(load.array, self._joined(load.index, by_y, by_x), load.type)
 
     def _joined(self, index: Polynomial, by_y: Polynomial, by_x: Polynomial) -> Polynomial:
         """What the thread at (by_y, by_x) has, with round and step put together to one k."""
@@ -393,13 +397,13 @@ class _Tiles:
         self.bounds.add(limit)
 
 
-def _condition(value: Value) -> tuple[list[Polynomial], Load]:
+def _condition(value: Value) -> tuple[list[Polynomial], GlobalLoad]:
     """The conditions under which a copy reads memory (zero stands otherwise), and what it reads."""
     tests: tuple[Value, ...] = ()
     if isinstance(value, Apply) and value.operator == "?:" and is_zero(value.operands[2]):
         tests = conjuncts(value.operands[0])
         value = value.operands[1]
-    if not isinstance(value, Load):
+    if not isinstance(value, GlobalLoad):
         raise NotUnderstood("a copy of something else than one element")
     bounds = [test.value for test in tests if isinstance(test, Below)]
     if len(bounds) != len(tests):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any, Protocol
 
@@ -14,7 +14,6 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import PlanError
 from cudaops.plugins import Plugin, plugins, unusable, wrong_type
 from cudaops.program.plans import resolve
-from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
 from cudaops.transformations.draft import PROPOSER
@@ -49,7 +48,7 @@ class Recipe(Protocol):
         """Why these tune values cannot work, known without compiling; None where they may."""
 
 
-RECIPES: tuple[Recipe, ...] = (MatmulRecipe(), TransposeRecipe(), GeometryRecipe())
+RECIPES: tuple[Recipe, ...] = (MatmulRecipe(), TransposeRecipe())
 """In order of what they usually gain."""
 
 
@@ -117,13 +116,6 @@ def propose(
             did so elsewhere, leads, the more favoured first. None or 0 throughout changes nothing.
     """
     subtype = verdict.subtype if verdict else ""
-
-    def place(proposal: tuple[Recipe, Rewrite]) -> tuple[int, bool, float]:
-        recipe, rewrite = proposal
-        value = favour(rewrite, recipe.family) if favour else 0.0
-        before = (value >= 1.0) - (value <= -1.0)
-        return -before, not (subtype in recipe.relieves or value > 0.0), -value
-
     proposals = [
         (recipe, rewrite)
         for recipe in all_recipes()
@@ -131,7 +123,21 @@ def propose(
         for rewrite in _proposed(recipe, program, kernel, workloads, verdict)
         if rewrite.source_id not in tried
     ]
-    return tuple(rewrite for _, rewrite in sorted(proposals, key=place))
+    return ranked(proposals, subtype, favour)
+
+
+def ranked(
+    proposals: Iterable[tuple[Recipe, Rewrite]], subtype: str, favour: Favour | None = None
+) -> tuple[Rewrite, ...]:
+    """The rewrites in the order of `propose`; equal ones as they were."""
+
+    def rank(proposal: tuple[Recipe, Rewrite]) -> tuple[int, bool, float]:
+        recipe, rewrite = proposal
+        value = favour(rewrite, recipe.family) if favour else 0.0
+        before = (value >= 1.0) - (value <= -1.0)
+        return -before, not (subtype in recipe.relieves or value > 0.0), -value
+
+    return tuple(rewrite for _, rewrite in sorted(proposals, key=rank))
 
 
 def family_of(rewrite: Rewrite) -> Family | None:

@@ -14,17 +14,17 @@ from cudaops.recipes.coordinates import Space
 from cudaops.recipes.reading.values import (
     Apply,
     Below,
+    GlobalLoad,
     Literal,
-    Load,
     Scalar,
+    SymbolicInteger,
     Value,
-    Whole,
 )
 
 _INFIX = frozenset({"+", "-", "*", "/", "<", "<=", ">", ">=", "==", "!=", "&&", "||"})
 
 
-class Speller:
+class ValueSpeller:
     """C text of values, with some of them standing under given names."""
 
     def __init__(self, space: Space, names: Mapping[str, str], known: Mapping[Value, str]) -> None:
@@ -41,7 +41,7 @@ class Speller:
         if value in self._known:
             return self._known[value]
         match value:
-            case Whole(polynomial):
+            case SymbolicInteger(polynomial):
                 return f"({self._space.place(polynomial).text(self.name)})"
             case Literal(text):
                 return text
@@ -49,7 +49,7 @@ class Speller:
                 return self.name(name)
             case Below(polynomial):
                 return f"({self._space.place(polynomial).text(self.name)} < 0)"
-            case Load(array, index):
+            case GlobalLoad(array, index):
                 return f"{self.name(array)}[{self._space.place(index).text(self.name)}]"
             case Apply(operator, operands, kind):
                 return self._applied(operator, [self.text(o) for o in operands], kind)

@@ -24,8 +24,15 @@ from cudaops.recipes.coordinates import (
 )
 from cudaops.recipes.matmul_form import only_store
 from cudaops.recipes.reading.kernel import Reading, read_kernel
-from cudaops.recipes.reading.values import Load, Reduced, Value, parts
-from cudaops.recipes.spelling import Speller, bare, free_name, renamed_template, signature, written
+from cudaops.recipes.reading.values import GlobalLoad, Reduced, Value, parts
+from cudaops.recipes.spelling import (
+    ValueSpeller,
+    bare,
+    free_name,
+    renamed_template,
+    signature,
+    written,
+)
 
 SIZES = {
     "bool": 1, "char": 1, "signed char": 1, "unsigned char": 1, "short": 2, "unsigned short": 2,
@@ -84,7 +91,7 @@ class TransposeForm:
     down: Axis
     """Neighbours in it are adjacent in the output."""
     batch: Axis | None
-    source: Load
+    source: GlobalLoad
     target: Polynomial
     out: str
     out_element: str
@@ -96,7 +103,7 @@ class TransposeForm:
 def recognise(reading: Reading) -> TransposeForm:
     """The transpose that the kernel computes. Raises NotUnderstood."""
     store = only_store(reading)
-    loads = {p for p in parts(store.value) if isinstance(p, Load)}
+    loads = {p for p in parts(store.value) if isinstance(p, GlobalLoad)}
     if len(loads) != 1 or any(isinstance(p, Reduced) for p in parts(store.value)):
         raise NotUnderstood("not one element read for one written")
     source = loads.pop()
@@ -212,7 +219,7 @@ def _source(program: Program, kernel: Kernel, reading: Reading, form: TransposeF
         form.down.symbol.name: own["down"],
         "block.z": "(size_t)blockIdx.z",
     }
-    speller = Speller(form.space, names, {form.source: own["element"]})
+    speller = ValueSpeller(form.space, names, {form.source: own["element"]})
     value = bare(speller.text(form.value))
     body = renamed_template(_BODY, LOCALS, program, kernel)
     for local in extra:

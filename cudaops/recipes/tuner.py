@@ -25,7 +25,7 @@ Values = Mapping[str, int]
 
 
 @dataclass(frozen=True)
-class Trial:
+class TunerTrial:
     """One setting of the tune names and its result."""
 
     values: Mapping[str, int]
@@ -44,7 +44,7 @@ class TuneResult:
     best: Rewrite | None
     """The rewrite with its best values set; None where no setting has a time."""
     best_us: float | None
-    trials: tuple[Trial, ...]
+    trials: tuple[TunerTrial, ...]
     """In the order in which they were chosen."""
     stopped: str
     """Why it ended: `no neighbour is better`, `trials`, `seconds`, `far behind`."""
@@ -56,11 +56,11 @@ class _Search:
     """What is known so far."""
 
     rewrite: Rewrite
-    evaluate: Callable[[Rewrite], Trial]
+    evaluate: Callable[[Rewrite], TunerTrial]
     feasible: Callable[[Rewrite], str | None]
     max_trials: int
     deadline: float
-    trials: dict[tuple[tuple[str, int], ...], Trial] = field(default_factory=dict)
+    trials: dict[tuple[tuple[str, int], ...], TunerTrial] = field(default_factory=dict)
     measured: int = 0
     stopped: str = ""
     must_beat_us: float | None = None
@@ -88,7 +88,7 @@ class _Search:
             return False
         return best.time_us is not None and best.time_us > FAR_BEHIND * self.must_beat_us
 
-    def best(self) -> Trial | None:
+    def best(self) -> TunerTrial | None:
         """The fastest; among equals the one with fewer resources, then the earlier."""
         timed = [t for t in self.trials.values() if t.time_us is not None]
         if not timed:
@@ -108,12 +108,12 @@ class _Search:
             if reason is None:
                 yield rewrite
             else:
-                self.trials[key] = Trial(rewrite.values(), None, reason, measured=False)
+                self.trials[key] = TunerTrial(rewrite.values(), None, reason, measured=False)
 
 
 def tune(
     rewrite: Rewrite,
-    evaluate: Callable[[Rewrite], Trial],
+    evaluate: Callable[[Rewrite], TunerTrial],
     *,
     feasible: Callable[[Rewrite], str | None],
     max_trials: int,

@@ -15,7 +15,7 @@ from cudaops.domain.judgement import Judgement
 from cudaops.reports.quantities import Clock, one_line, times_faster
 
 
-class Confirmed(NamedTuple):
+class ConfirmationRow(NamedTuple):
     """One run of the folder. Either judged again, or refused with `problem`."""
 
     run: str
@@ -30,7 +30,7 @@ class Confirmed(NamedTuple):
         return "refused" if self.confirmation is None else self.confirmation.result
 
 
-def table(rows: Sequence[Confirmed]) -> RenderableType:
+def table(rows: Sequence[ConfirmationRow]) -> RenderableType:
     """A row a run: speedup then and now, by how much they differ, which tools have changed, why."""
     shown = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for name in ("run", "result", "certified", "now", "drift", "tools changed", "why"):
@@ -40,7 +40,7 @@ def table(rows: Sequence[Confirmed]) -> RenderableType:
     return shown
 
 
-def cells(row: Confirmed) -> tuple[str, ...]:
+def cells(row: ConfirmationRow) -> tuple[str, ...]:
     """The columns of `table`."""
     if row.certificate is None or row.confirmation is None:
         return (row.run, row.result, "", "", "", "", row.problem or "")
@@ -57,7 +57,7 @@ def cells(row: Confirmed) -> tuple[str, ...]:
     )
 
 
-def drift_pct(row: Confirmed) -> float | None:
+def drift_pct(row: ConfirmationRow) -> float | None:
     """By how much today's speedup differs from the certificate's; None where they are of other
     devices or clocks, or there is none."""
     then, now = row.certificate, row.confirmation
@@ -68,7 +68,7 @@ def drift_pct(row: Confirmed) -> float | None:
     return 100 * (after / before - 1) if same and before and after else None
 
 
-def changed_tools(row: Confirmed) -> list[str]:
+def changed_tools(row: ConfirmationRow) -> list[str]:
     """`nvcc 12.8 to 13.0`; those of one side alone too."""
     if row.certificate is None or row.confirmation is None:
         return []
@@ -80,13 +80,13 @@ def changed_tools(row: Confirmed) -> list[str]:
     ]
 
 
-def counted(rows: Sequence[Confirmed]) -> str:
+def counted(rows: Sequence[ConfirmationRow]) -> str:
     """`4 certificates: 2 holds, 1 drifted, 1 refused`."""
     parts = [f"{number} {word}" for word, number in Counter(row.result for row in rows).items()]
     return f"{len(rows)} certificate{'' if len(rows) == 1 else 's'}: {', '.join(parts)}"
 
 
-def to_record(row: Confirmed) -> dict[str, Any]:
+def to_record(row: ConfirmationRow) -> dict[str, Any]:
     """For `--json`."""
     return {
         "run": row.run,

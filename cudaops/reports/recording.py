@@ -50,7 +50,7 @@ class Damage(NamedTuple):
         return f"{place}: {self.problem}"
 
 
-class Trial(BaseModel):
+class RecordedTrial(BaseModel):
     """One configuration that the tuner tried."""
 
     model_config = ConfigDict(frozen=True)
@@ -69,7 +69,7 @@ class Iteration(NamedTuple):
     """None where only its text is left."""
     rewrite: Rewrite | None
     """Its text and what its proposer said of it; None where that was not kept."""
-    trials: tuple[Trial, ...]
+    trials: tuple[RecordedTrial, ...]
 
     @property
     def why(self) -> str | None:
@@ -122,7 +122,7 @@ class RecordedTool(NamedTuple):
     """As it stands in the file."""
 
 
-class Recording(NamedTuple):
+class RunRecording(NamedTuple):
     """What a run folder holds."""
 
     folder: Path
@@ -138,7 +138,7 @@ class Recording(NamedTuple):
     damage: tuple[Damage, ...]
 
 
-def read_recording(folder: Path) -> Recording:
+def read_recording(folder: Path) -> RunRecording:
     """Everything in `folder` that can be read; what cannot is listed as damage.
 
     Raises InputError where the folder holds no run.
@@ -152,7 +152,7 @@ def read_recording(folder: Path) -> Recording:
     options = TypeAdapter(RunOptions)
     asked = record.options if record else reader.read("state/options.json", options)
     patch = reader.text("best.patch")
-    return Recording(
+    return RunRecording(
         folder=folder,
         events=events,
         options=asked,
@@ -234,7 +234,7 @@ class _Reader:
         rewrite = evaluated.rewrite if evaluated else None
         if rewrite is None:
             rewrite = self.read(f"{where}/{REWRITE}", TypeAdapter(Rewrite))
-        trials = self.read(f"{where}/trials.json", TypeAdapter(tuple[Trial, ...])) or ()
+        trials = self.read(f"{where}/trials.json", TypeAdapter(tuple[RecordedTrial, ...])) or ()
         return Iteration(number, attempt, rewrite, trials)
 
     def calls(self) -> tuple[RecordedCall | RecordedTool, ...]:
@@ -381,7 +381,9 @@ class Portable(NamedTuple):
     """Absolute paths that still stand in it: of folders that the run did not name itself."""
 
 
-def portable(recording: Recording, *, prompts: bool, home: str, secrets: Sequence[str]) -> Portable:
+def portable(
+    recording: RunRecording, *, prompts: bool, home: str, secrets: Sequence[str]
+) -> Portable:
     """The recording with paths relative to the run, for another machine.
 
     What only this machine can use is left out: captured buffers, checkpoints, profiles behind the
@@ -407,7 +409,7 @@ def portable(recording: Recording, *, prompts: bool, home: str, secrets: Sequenc
     return Portable(files, scrub.keys, tuple(left))
 
 
-def _record_files(recording: Recording) -> list[tuple[str, str]]:
+def _record_files(recording: RunRecording) -> list[tuple[str, str]]:
     files = []
     if recording.record is not None:
         files.append(("run.json", _json(recording.record.model_dump(mode="json"))))

@@ -24,7 +24,7 @@ from cudaops.domain.run import Event, RunRecord
 from cudaops.errors import InputError
 from cudaops.reports import content, costs, terminal
 from cudaops.reports.quantities import Clock, dollars, one_line, plain_lines
-from cudaops.reports.recording import Damage, Iteration, RecordedCall, RecordedTool, Recording
+from cudaops.reports.recording import Damage, Iteration, RecordedCall, RecordedTool, RunRecording
 from cudaops.reports.terminal import Harmless, Progress, heading, indented, stamped
 
 LONGEST_WAIT = 3600.0
@@ -62,7 +62,7 @@ class Ending(NamedTuple):
 
 
 Content = (
-    Recording | Damage | Event | RecordedCall | RecordedTool | JudgedCandidate | Patch | Ending
+    RunRecording | Damage | Event | RecordedCall | RecordedTool | JudgedCandidate | Patch | Ending
 )
 
 
@@ -78,7 +78,7 @@ class ReplayStep(NamedTuple):
     content: Content
 
 
-def steps_of(recording: Recording) -> list[ReplayStep]:
+def steps_of(recording: RunRecording) -> list[ReplayStep]:
     """Everything that can be shown, in order."""
     return [
         ReplayStep("run", None, None, recording),
@@ -113,7 +113,7 @@ def paced(
         yield step
 
 
-def time_source(recording: Recording) -> TimeSource | None:
+def time_source(recording: RunRecording) -> TimeSource | None:
     """Where the times in it come from; None where that is not recorded."""
     if recording.record is not None:
         return recording.record.time_source
@@ -133,7 +133,7 @@ def json_line(step: ReplayStep, *, prompts: bool) -> str:
     return text.replace("\x7f", "\\u007f")
 
 
-def _timeline(recording: Recording) -> Iterator[ReplayStep]:
+def _timeline(recording: RunRecording) -> Iterator[ReplayStep]:
     """Events with the model's calls between them, each candidate after its judgement."""
     by_number = {iteration.number: iteration for iteration in recording.iterations}
     last, judged_at = max(by_number, default=0), _judgements(recording.events)
@@ -163,7 +163,7 @@ def _timeline(recording: Recording) -> Iterator[ReplayStep]:
 MOST_GAPS = 12
 
 
-def where_time_went(recording: Recording) -> list[RenderableType]:
+def where_time_went(recording: RunRecording) -> list[RenderableType]:
     """Seconds by stage and by tool, as the record has them, and the longest stretches between two
     lines of progress, in the order in which they happened."""
     parts: list[RenderableType] = []
@@ -197,7 +197,7 @@ def _beginning(message: str) -> str:
 MOST_OF_LINE = 56
 
 
-def _timed(recording: Recording) -> Iterator[tuple[float, Event | RecordedCall | RecordedTool]]:
+def _timed(recording: RunRecording) -> Iterator[tuple[float, Event | RecordedCall | RecordedTool]]:
     """Events and calls in the order in which they ended, a tool's result after the call before it,
     with seconds since the first. A clock that was set back stands still, as does a run between a
     kill and its resumption."""
@@ -218,7 +218,7 @@ def _timed(recording: Recording) -> Iterator[tuple[float, Event | RecordedCall |
         yield round(seconds, 3), entry
 
 
-def _closing(recording: Recording) -> Iterator[ReplayStep]:
+def _closing(recording: RunRecording) -> Iterator[ReplayStep]:
     accepted = recording.record.verify.iteration_accepted if recording.record else None
     if recording.patch:
         yield ReplayStep("patch", None, accepted, Patch(recording.patch))
@@ -273,7 +273,7 @@ def _content(step: ReplayStep, prompts: bool) -> dict[str, Any]:
         case JudgedCandidate(iteration, verdict):
             kept = {"attempt": iteration.attempt, "why": iteration.why, "trials": iteration.trials}
             return {"verdict": verdict, **kept}
-        case Recording() as recording:
+        case RunRecording() as recording:
             record, options = recording.record, recording.options
             return {
                 "folder": str(recording.folder),
@@ -320,7 +320,7 @@ _PATCH_STYLE = {"+": "green", "-": "red", "@": "cyan"}
 
 
 def show(
-    recording: Recording, steps: Iterable[ReplayStep], console: Console, *, prompts: bool = False
+    recording: RunRecording, steps: Iterable[ReplayStep], console: Console, *, prompts: bool = False
 ) -> None:
     """Print steps as they come: events as the run did, by `Progress`. No character of a recording
     acts on a terminal. `prompts`: with every word that the model was asked and answered."""
@@ -341,7 +341,7 @@ def show(
 class _Between:
     """Sets the steps of one recording that are no event."""
 
-    def __init__(self, recording: Recording, *, prompts: bool) -> None:
+    def __init__(self, recording: RunRecording, *, prompts: bool) -> None:
         self._recording = recording
         self._prompts = prompts
         options, record = recording.options, recording.record
@@ -364,7 +364,7 @@ class _Between:
                 return [stamped(seconds, "tool", line, "dim"), *words]
             case JudgedCandidate() as judged:
                 return self._judged(judged)
-            case Recording():
+            case RunRecording():
                 return self._opening()
             case Damage() as damage:
                 return [Text(f"not readable: {one_line(damage.text)}", style="yellow")]

@@ -25,7 +25,7 @@ from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError, PrerequisiteError
 from cudaops.executors.base import Executor
-from cudaops.executors.capture.program import launched_here
+from cudaops.executors.capture.recording import launched_here
 from cudaops.executors.cpu.build import program_source
 from cudaops.executors.cuda.build import refused_by_nvcc
 from cudaops.executors.untrusted_files import remove

@@ -15,7 +15,7 @@ from cudaops.domain.program import Program, SourceFile
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import OpaqueArgument
 from cudaops.errors import InputError, PlanError
-from cudaops.program.derived_plan import Side
+from cudaops.program.derived_plan import RecordedProgram
 from cudaops.program.directives import WORDS
 from cudaops.program.instances import plain_name
 from cudaops.program.lexing import Edit, apply_edits, byte_text, lex, plain_text
@@ -83,7 +83,7 @@ def strip(bench: Workbench, program: Program, *, strangers: bool = False) -> Str
             f"here it is {bench.executor.isolation}: give device code with @launch directives"
         )
     program = program.model_copy(update={"exit_code": bench.program.exit_code})
-    side = Side(program, _recorded(bench, program, strangers))
+    side = RecordedProgram(program, _recorded(bench, program, strangers))
     same_inputs = not strangers
     try:
         as_seen = _taken(bench, side, same_inputs=same_inputs)
@@ -137,11 +137,13 @@ def _recorded(bench: Workbench, program: Program, strangers: bool) -> Captured:
     return captured
 
 
-def _taken(bench: Workbench, side: Side, *, same_inputs: bool, general: bool = False) -> Rewrite:
+def _taken(
+    bench: Workbench, side: RecordedProgram, *, same_inputs: bool, general: bool = False
+) -> Rewrite:
     author = bench.captured.judged
     ours = tuple(w for w in bench.judged if w.run == bench.captured.runs.index(author))
     return rewrite_from_program(
-        Side(bench.program, author.captured),
+        RecordedProgram(bench.program, author.captured),
         bench.kernel,
         ours or bench.judged,
         side,

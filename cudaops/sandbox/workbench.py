@@ -25,10 +25,10 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import HAS_WIDE_DOUBLE
 from cudaops.executors.base import Check, Executor, InputSet
-from cudaops.executors.capture.program import PAUSE_SHARE
+from cudaops.executors.capture.recording import PAUSE_SHARE
 from cudaops.executors.stopping import Ahead, Once, in_background
 from cudaops.executors.untrusted_files import remove
-from cudaops.problem.reference import Draw, draws_of
+from cudaops.problem.reference import ReferenceDraw, draws_of
 from cudaops.program.analysis.summary import summarise
 from cudaops.program.hygiene_ptx import authors_ptx
 from cudaops.program.plans import baseline_plan, resolve
@@ -115,7 +115,7 @@ class Workbench:
         self.searched: dict[tuple[str, ...], TransformationSearch] = {}
         """By the rewrite that a search over transformations began with, empty for the author's, and
         the transformations that were offered."""
-        self._draws: tuple[Draw, ...] | None = None
+        self._draws: tuple[ReferenceDraw, ...] | None = None
         self.qualification_told = False
 
     @property
@@ -489,7 +489,7 @@ class Workbench:
         return tuple(one for workload in self.workloads for one in value_summaries(workload))
 
     @property
-    def draws(self) -> tuple[Draw, ...]:
+    def draws(self) -> tuple[ReferenceDraw, ...]:
         """Inputs of a problem as its reference draws them, with what it makes of them: those of the
         run and secret ones. Made on first use. Raises InputError: see `draws_of`."""
         with self._lock:

@@ -44,7 +44,7 @@ class Supply(NamedTuple):
     """Whether somebody can be asked for hypotheses of other families."""
 
 
-class Draft:
+class RoundDraft:
     """The orders of one round as they are filled in."""
 
     def __init__(
@@ -237,7 +237,7 @@ def plan_round(
     """
     if options.strategy == "greedy":
         raise ValueError("a greedy search has no rounds to plan")
-    draft = Draft(options, branches, incumbent_us, supply)
+    draft = RoundDraft(options, branches, incumbent_us, supply)
     over = _why_over(options, branches, incumbent_us)
     if over is not None:
         return Round((), over, over)

@@ -13,7 +13,7 @@ import structlog
 from cudaops.domain.run import Event
 from cudaops.errors import ServiceUnavailable
 from cudaops.graph.events import utc_now
-from cudaops.service.job_folder import JobFolder, Scrub, Task, collect
+from cudaops.service.job_folder import JobFolder, JobTask, Scrub, collect
 from cudaops.service.job_process import ENVIRONMENT, Ended, JobProcess, job_event
 from cudaops.service.records import JobEvent, Problem
 from cudaops.service.store import Claim, Store
@@ -56,7 +56,7 @@ class WorkerSetup(NamedTuple):
     limit_s: float = JOB_LIMIT_S
 
 
-class Attempt:
+class JobAttempt:
     """Of `claim`, at `place`."""
 
     def __init__(
@@ -72,7 +72,7 @@ class Attempt:
         claim, place = self._claim, self._place
         job = log.bind(job=str(claim.job.id), kind=claim.job.kind, attempt=claim.attempt)
         job.info("job started")
-        task = Task(claim.request, place.folder, place.settings, place.executors, claim.attempt)
+        task = JobTask(claim.request, place.folder, place.settings, place.executors, claim.attempt)
         child = JobProcess(claim.job.kind, task)
         keep = asyncio.create_task(self._keep())
         try:

@@ -70,7 +70,7 @@ Rate = Literal["read", "submit"]
 WINDOW_S = 60.0
 
 
-class Rates:
+class RateLimiter:
     """Counts requests. Several API processes count each for itself (docs/service.md)."""
 
     def __init__(
@@ -144,7 +144,7 @@ class Authenticator:
     """Knows callers by their tokens and counts what they ask."""
 
     def __init__(self, store: Store, options: ServiceOptions) -> None:
-        self.rates = Rates(options)
+        self.rates = RateLimiter(options)
         self._store = store
         self._admin = _digest(options.admin_token) if options.admin_token else None
         self._asks = options.tokens == "always" or self._admin is not None

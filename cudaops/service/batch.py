@@ -32,7 +32,7 @@ from cudaops.errors import InputError, SandboxUnavailable, ServiceUnavailable
 from cudaops.graph.folder import alone, write_whole
 from cudaops.graph.html_report import REPORT_NAME, html_report
 from cudaops.reports import html
-from cudaops.reports.batch import speedup_of
+from cudaops.reports.batch_table import speedup_of
 from cudaops.service.api_client import ServiceClient
 from cudaops.service.client import RemoteJob, fetched
 from cudaops.service.job_process import ended_within, signal_on_parents_death
@@ -85,7 +85,7 @@ class BatchItem(Record):
     """Its result, once its results are here."""
 
 
-class State(Record):
+class BatchState(Record):
     """How far a batch has come, as its folder holds it."""
 
     id: UUID
@@ -98,7 +98,7 @@ class State(Record):
 class BatchFolder:
     """A batch on this machine, and its folder. Held by one process at a time."""
 
-    def __init__(self, folder: Path, wanted: Sequence[Wanted], state: State) -> None:
+    def __init__(self, folder: Path, wanted: Sequence[Wanted], state: BatchState) -> None:
         self.folder, self._wanted, self._state = folder, wanted, state
         self._items = list(state.items)
 
@@ -233,9 +233,9 @@ def _wrong(why: str) -> dict[str, Any]:
     return {"status": "ended", "outcome": "wrong_input", "reason": why}
 
 
-def _new(wanted: Sequence[Wanted], server: str | None) -> State:
+def _new(wanted: Sequence[Wanted], server: str | None) -> BatchState:
     items = tuple(BatchItem(name=each.name, sha256=each.sha256) for each in wanted)
-    return State(id=uuid4(), created_at=datetime.now(UTC), server=server, items=items)
+    return BatchState(id=uuid4(), created_at=datetime.now(UTC), server=server, items=items)
 
 
 def _is_new(folder: Path) -> bool:
@@ -246,11 +246,11 @@ def _is_new(folder: Path) -> bool:
     return folder.is_dir() and left.issuperset(folder.rglob("*"))
 
 
-def _known(folder: Path) -> State | None:
+def _known(folder: Path) -> BatchState | None:
     """What was begun in the folder. Raises InputError where it cannot be read."""
     path = folder / STATE
     try:
-        return State.model_validate_json(path.read_text("utf-8"))
+        return BatchState.model_validate_json(path.read_text("utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError, ValidationError) as error:
@@ -258,7 +258,7 @@ def _known(folder: Path) -> State | None:
 
 
 def _raise_if_other(
-    folder: Path, known: State, wanted: Sequence[Wanted], server: str | None
+    folder: Path, known: BatchState, wanted: Sequence[Wanted], server: str | None
 ) -> None:
     """Raise InputError, one line, where what is asked for is not what was begun."""
     begun = f"the batch in {folder}"

@@ -153,7 +153,7 @@ class JobFolder:
         remove(self.root)
 
 
-class Task(NamedTuple):
+class JobTask(NamedTuple):
     """One attempt at a job, as a job's process sees it."""
 
     request: JobRequest

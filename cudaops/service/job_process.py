@@ -30,7 +30,14 @@ from typing import Any, NamedTuple
 from cudaops.domain.base import Record
 from cudaops.domain.run import Event, RunRecord
 from cudaops.errors import EnvironmentFailure, InputError
-from cudaops.service.job_folder import FolderTaken, Scrub, Task, remove_left, remove_own, take_own
+from cudaops.service.job_folder import (
+    FolderTaken,
+    JobTask,
+    Scrub,
+    remove_left,
+    remove_own,
+    take_own,
+)
 from cudaops.service.records import RESULTS, JobEvent, JobKind, Problem
 
 # Ending a process with everything it started, whatever sessions those have made for themselves.
@@ -182,7 +189,7 @@ def _nothing() -> None:
 class JobProcess:
     """The worker's end."""
 
-    def __init__(self, kind: JobKind, task: Task) -> None:
+    def __init__(self, kind: JobKind, task: JobTask) -> None:
         """Start it. To be called in a running event loop."""
         made = context()
         self._kind = kind
@@ -236,7 +243,7 @@ class JobProcess:
                 return
 
 
-def _main(channel: Connection, kind: JobKind, task: Task) -> None:
+def _main(channel: Connection, kind: JobKind, task: JobTask) -> None:
     """The process's end: perform, and report the result."""
     os.setsid()
     adopt_orphans()

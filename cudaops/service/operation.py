@@ -23,7 +23,7 @@ from cudaops.errors import ServiceUnavailable
 from cudaops.service.database import REMEDY
 from cudaops.service.logs import logger
 from cudaops.service.problems import Refused, responses
-from cudaops.service.rows import SECONDS, WORKER_SEEN_S, Change, WorkerRow, counter_sums
+from cudaops.service.rows import SECONDS, WORKER_SEEN_S, CounterIncrement, WorkerRow, counter_sums
 from cudaops.service.store import Store
 
 # Prometheus metrics: what this process counts, and what the database knows of all of them.
@@ -84,14 +84,14 @@ GPU_GAUGES: dict[str, str] = {
 }
 
 
-class Snapshot(NamedTuple):
+class DatabaseSnapshot(NamedTuple):
     """What the database said last; None where it did not answer."""
 
     taken: float = 0.0
     """`time.monotonic()`."""
     depth: dict[tuple[str, str], int] | None = None
     oldest_s: dict[str, float] = {}  # noqa: RUF012  a NamedTuple's default is never written to
-    sums: tuple[Change, ...] = ()
+    sums: tuple[CounterIncrement, ...] = ()
     workers: tuple[WorkerRow, ...] = ()
 
 
@@ -149,20 +149,20 @@ class Metrics:
                 self._known.snapshot = await self._asked()
         return generate_latest(self.registry)
 
-    async def _asked(self) -> Snapshot:
+    async def _asked(self) -> DatabaseSnapshot:
         try:
             async with asyncio.timeout(DATABASE_WAIT_S):
                 return await self._ask()
         except (ServiceUnavailable, TimeoutError):
-            return Snapshot(taken=time.monotonic())
+            return DatabaseSnapshot(taken=time.monotonic())
 
-    async def _ask(self) -> Snapshot:
+    async def _ask(self) -> DatabaseSnapshot:
         depth = await self._store.queue_depth()
         oldest = await self._store.fetch(
             "SELECT kind, extract(epoch FROM now() - min(created_at))::float8 AS age_s"
             " FROM jobs WHERE status = 'queued' GROUP BY kind"
         )
-        return Snapshot(
+        return DatabaseSnapshot(
             taken=time.monotonic(),
             depth={(kind, status): count for (kind, status), count in depth.items()},
             oldest_s={row["kind"]: row["age_s"] for row in oldest},
@@ -175,7 +175,7 @@ class _Known(Collector):
     """Turns the last snapshot into families."""
 
     def __init__(self) -> None:
-        self.snapshot = Snapshot()
+        self.snapshot = DatabaseSnapshot()
 
     def describe(self) -> Iterable[Metric]:
         """Nothing in advance: a registry asks this once, before there is a snapshot."""
@@ -195,7 +195,7 @@ class _Known(Collector):
         yield from _workers(known.workers[:MAX_WORKERS])
 
 
-def _queue(known: Snapshot) -> Iterator[Metric]:
+def _queue(known: DatabaseSnapshot) -> Iterator[Metric]:
     jobs = GaugeMetricFamily(
         "cudaops_jobs", "Jobs by kind and status; ended ones of the last day.",
         labels=["kind", "status"],
@@ -212,8 +212,8 @@ def _queue(known: Snapshot) -> Iterator[Metric]:
     yield oldest
 
 
-def _sums(sums: Iterable[Change]) -> Iterator[Metric]:
-    by_name: dict[str, list[Change]] = defaultdict(list)
+def _sums(sums: Iterable[CounterIncrement]) -> Iterator[Metric]:
+    by_name: dict[str, list[CounterIncrement]] = defaultdict(list)
     for change in sums:
         by_name[change.name].append(change)
     for name, family in FAMILIES.items():
@@ -234,7 +234,7 @@ def _sums(sums: Iterable[Change]) -> Iterator[Metric]:
         yield histogram
 
 
-def _values(change: Change, family: Family) -> tuple[str, ...]:
+def _values(change: CounterIncrement, family: Family) -> tuple[str, ...]:
     return tuple(change.labels.get(label, "") for label in family.labels)
 
 

@@ -26,7 +26,7 @@ from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.program.whole_program import standing_beside
 from cudaops.sandbox.workbench import Workbench
-from cudaops.service.job_folder import CANDIDATE, JobFolder, Task
+from cudaops.service.job_folder import CANDIDATE, JobFolder, JobTask
 from cudaops.service.records import (
     BenchmarkRequest,
     BenchmarkResult,
@@ -43,7 +43,7 @@ from cudaops.service.records import (
 OnEvent = Callable[[Event], None]
 
 
-def perform(task: Task, on_event: OnEvent) -> Record:
+def perform(task: JobTask, on_event: OnEvent) -> Record:
     """The result of the job.
 
     An attempt after the first goes on in the run folder that an earlier one left on this machine,
@@ -78,7 +78,7 @@ def write_report(folder: JobFolder, record: RunRecord, scrub: Callable[[str], st
     write_whole(folder.run / REPORT_NAME, html_report(folder.run, record, events))
 
 
-def _small(task: Task, options: RunOptions, events: EventLog) -> Record:
+def _small(task: JobTask, options: RunOptions, events: EventLog) -> Record:
     """The kinds that are one step: its start and end are told here."""
     request = task.request
     if isinstance(request, RunRequest):
@@ -118,7 +118,7 @@ def _executor(asked: ExecutorChoice, executors: tuple[str, ...]) -> ExecutorChoi
     return asked
 
 
-def _options(task: Task, source: Path) -> RunOptions:
+def _options(task: JobTask, source: Path) -> RunOptions:
     """The options of the run. What a client may not choose is fixed here: paths, the model, trust
     and memory, which would carry one owner's kernels to another."""
     request = task.request
@@ -134,7 +134,7 @@ def _options(task: Task, source: Path) -> RunOptions:
     )
 
 
-def _compile(task: Task, options: RunOptions) -> Compiled | CompileFailed:
+def _compile(task: JobTask, options: RunOptions) -> Compiled | CompileFailed:
     """The kernel or the rewrite, compiled. The program runs only where that is the way to know
     which instance of which kernel is meant."""
     assert isinstance(task.request, CompileRequest)
@@ -173,7 +173,7 @@ def _rewrite(text: str) -> Rewrite:
         raise InputError(f"{CANDIDATE}:{error}") from error
 
 
-def _benchmark(task: Task, options: RunOptions, events: EventLog) -> BenchmarkResult:
+def _benchmark(task: JobTask, options: RunOptions, events: EventLog) -> BenchmarkResult:
     assert isinstance(task.request, BenchmarkRequest)
     events.emit("intake", "intake", "started", "running the program once")
     executor = make_executor(options, task.settings)

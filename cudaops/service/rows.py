@@ -49,7 +49,7 @@ COMPACT_ROWS = 5_000
 """Rows above which a reader replaces them by their counter_sums: some 200 jobs."""
 
 
-class Change(NamedTuple):
+class CounterIncrement(NamedTuple):
     """One addition to one counter."""
 
     name: str
@@ -57,39 +57,45 @@ class Change(NamedTuple):
     value: float = 1.0
 
 
-def observed(name: str, labels: Mapping[str, str], seconds: float) -> Iterator[Change]:
+def observed(name: str, labels: Mapping[str, str], seconds: float) -> Iterator[CounterIncrement]:
     """A time, as the one bucket that it falls into and its share of the sum."""
     le = next((f"{bound:g}" for bound in SECONDS if seconds <= bound), "+Inf")
-    yield Change(f"{name}_bucket", {**labels, "le": le})
-    yield Change(f"{name}_sum", labels, seconds)
+    yield CounterIncrement(f"{name}_bucket", {**labels, "le": le})
+    yield CounterIncrement(f"{name}_sum", labels, seconds)
 
 
-def of_result(result: Record | None) -> Iterator[Change]:
+def of_result(result: Record | None) -> Iterator[CounterIncrement]:
     """What a job's result says: stages, tools, candidates, the model."""
     if isinstance(result, CompileResult):
         if result.seconds is not None and not result.cached:
-            yield Change("tool_seconds", {"tool": "compiler"}, result.seconds)
+            yield CounterIncrement("tool_seconds", {"tool": "compiler"}, result.seconds)
         return
     if not isinstance(result, RunRecord):
         return
     for stage, seconds in result.seconds_by_stage.items():
-        yield Change("stage_seconds", {"stage": stage}, seconds)
+        yield CounterIncrement("stage_seconds", {"stage": stage}, seconds)
     for tool, seconds in result.seconds_by_tool.items():
-        yield Change("tool_seconds", {"tool": tool}, seconds)
+        yield CounterIncrement("tool_seconds", {"tool": tool}, seconds)
     judged: Counter[tuple[str, str]] = Counter()
     for attempt in result.attempts:
         family = attempt.proposer.partition(":")[0]
         judged[family if family in PROPOSERS else "other", attempt.judgement.outcome] += 1
     for (proposer, outcome), count in judged.items():
-        yield Change("candidates_judged", {"proposer": proposer, "outcome": outcome}, count)
+        yield CounterIncrement(
+            "candidates_judged", {"proposer": proposer, "outcome": outcome}, count
+        )
     if tried := sum(attempt.configurations_tried for attempt in result.attempts):
-        yield Change("configurations_tried", {}, tried)
+        yield CounterIncrement("configurations_tried", {}, tried)
     if result.model is not None:
-        yield Change("model_calls", {}, result.model.calls)
-        yield Change("model_tokens", {"direction": "input"}, result.model.tokens.input_tokens)
-        yield Change("model_tokens", {"direction": "output"}, result.model.tokens.output_tokens)
+        yield CounterIncrement("model_calls", {}, result.model.calls)
+        yield CounterIncrement(
+            "model_tokens", {"direction": "input"}, result.model.tokens.input_tokens
+        )
+        yield CounterIncrement(
+            "model_tokens", {"direction": "output"}, result.model.tokens.output_tokens
+        )
         if result.model.cost_usd is not None:
-            yield Change("model_cost_usd", {}, result.model.cost_usd)
+            yield CounterIncrement("model_cost_usd", {}, result.model.cost_usd)
 
 
 async def count_ended(cursor: Cursor, id: UUID, result: Record | None) -> None:
@@ -105,16 +111,16 @@ async def count_ended(cursor: Cursor, id: UUID, result: Record | None) -> None:
     if row is None:
         return
     labels = {"kind": row["kind"], "outcome": row["outcome"]}
-    changes = [Change("jobs_ended", labels)]
+    changes = [CounterIncrement("jobs_ended", labels)]
     if row["ran_s"] is not None:
         changes += observed("job_duration_seconds", labels, row["ran_s"])
         changes += observed("job_wait_seconds", {"kind": row["kind"]}, row["waited_s"])
     if row["losses"]:
-        changes.append(Change("job_losses", {"kind": row["kind"]}, row["losses"]))
+        changes.append(CounterIncrement("job_losses", {"kind": row["kind"]}, row["losses"]))
     await add_changes(cursor, [*changes, *of_result(result)])
 
 
-async def add_changes(cursor: Cursor, changes: Iterable[Change]) -> None:
+async def add_changes(cursor: Cursor, changes: Iterable[CounterIncrement]) -> None:
     """Write changes in the caller's transaction."""
     rows = list(changes)
     await cursor.execute(
@@ -128,7 +134,7 @@ async def add_changes(cursor: Cursor, changes: Iterable[Change]) -> None:
     )
 
 
-async def counter_sums(pool: Pool) -> list[Change]:
+async def counter_sums(pool: Pool) -> list[CounterIncrement]:
     """Every counter as it stands."""
     async with pool.transaction() as cursor:
         await cursor.execute(
@@ -138,7 +144,7 @@ async def counter_sums(pool: Pool) -> list[Change]:
         found = await cursor.fetchall()
         if sum(row["rows"] for row in found) > COMPACT_ROWS:
             await _compact(cursor)
-    return [Change(row["name"], json.loads(row["labels"]), row["value"]) for row in found]
+    return [CounterIncrement(row["name"], json.loads(row["labels"]), row["value"]) for row in found]
 
 
 async def _compact(cursor: Cursor) -> None:

@@ -53,7 +53,7 @@ class Lack(Record):
     remedy: str = ""
 
 
-class Checked(Record):
+class SelfCheckReport(Record):
     """What the child says."""
 
     lacks: dict[ExecutorName, Lack]
@@ -98,7 +98,7 @@ async def working(options: CheckOptions, *, all_must_work: bool) -> tuple[Execut
     return tuple(name for name in options.executors if name not in lacks)
 
 
-async def _checked(options: CheckOptions) -> Checked:
+async def _checked(options: CheckOptions) -> SelfCheckReport:
     env = child_environment(
         {n: v for n, v in os.environ.items() if n.startswith("CUDA_") or n in PASSED_ON}
     )
@@ -112,7 +112,7 @@ async def _checked(options: CheckOptions) -> Checked:
     try:
         async with asyncio.timeout(CHECK_S):
             said, _ = await process.communicate()
-        return Checked.model_validate_json(said)
+        return SelfCheckReport.model_validate_json(said)
     except (ValueError, TimeoutError):
         raise SandboxUnavailable(
             "the process that tests this worker's executors did not finish",
@@ -135,7 +135,7 @@ def _cannot_work(lacks: Mapping[ExecutorName, Lack]) -> SandboxUnavailable:
     return SandboxUnavailable(f"this worker's executors do not work here: {told}", remedy)
 
 
-def lacks_of(options: CheckOptions) -> Checked:
+def lacks_of(options: CheckOptions) -> SelfCheckReport:
     """Try each executor, in this process."""
     lacks: dict[ExecutorName, Lack] = {}
     for name in options.executors:
@@ -149,7 +149,7 @@ def lacks_of(options: CheckOptions) -> Checked:
     cache = Path(options.builds)
     cache.mkdir(parents=True, exist_ok=True)
     sweep(cache, options.builds_bytes)
-    return Checked(lacks=lacks)
+    return SelfCheckReport(lacks=lacks)
 
 
 def _try(name: ExecutorName, options: CheckOptions) -> None:

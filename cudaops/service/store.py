@@ -70,7 +70,7 @@ USE_NOTED_S = 60
 """How often the time of a token's last use is written, at most."""
 
 
-class Tokens:
+class TokenStore:
     """The part of the store that knows who may ask."""
 
     pool: Pool
@@ -200,7 +200,7 @@ async def open_store(
         raise
 
 
-class Store(Submitting, Working, Tokens):
+class Store(Submitting, Working, TokenStore):
     """Connection pool, statements, and the queue's delivery of what is submitted."""
 
     def __init__(self, pool: Pool, queue: Queue, max_queued: int) -> None:

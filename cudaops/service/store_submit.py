@@ -27,7 +27,7 @@ class QueueFull(EnvironmentFailure):
     """Too many jobs wait."""
 
 
-class Kept(NamedTuple):
+class SubmittedBatch(NamedTuple):
     """What submitting a batch came to."""
 
     id: UUID
@@ -79,7 +79,7 @@ class Submitting:
         idempotency_key: str | None,
         *,
         trace: str | None = None,
-    ) -> Kept:
+    ) -> SubmittedBatch:
         """Keep a batch with a job of each request, all or none. Raises as `submit` does."""
         id, sha256 = uuid4(), _digest_of_all(requests)
         async with self.pool.transaction() as cursor:
@@ -92,7 +92,7 @@ class Submitting:
             )
             if row is None:
                 earlier = await _earlier_batch(cursor, owner, idempotency_key or "", sha256)
-                return Kept(earlier, created=False)
+                return SubmittedBatch(earlier, created=False)
             await self._raise_if_full(cursor, len(requests))
             for position, request in enumerate(requests):
                 job = await self._keep(cursor, "optimize", request, owner, None, trace)
@@ -101,7 +101,7 @@ class Submitting:
                     "INSERT INTO batch_jobs (batch, position, job) VALUES (%s, %s, %s)",
                     [id, position, job.id],
                 )
-        return Kept(id, created=True)
+        return SubmittedBatch(id, created=True)
 
     async def batch(self, id: UUID, owner: str | None) -> Batch | None:
         """A batch with a row for each job that is still kept; `owner` None: anybody's. None: there

@@ -28,7 +28,7 @@ from cudaops.domain.run import Event
 from cudaops.errors import EnvironmentFailure, InputError, ServiceUnavailable
 from cudaops.executors.cuda.telemetry import gpu_gauges, whole_gpus
 from cudaops.service import gpu_faults, tracing
-from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, Attempt, WorkerSetup
+from cudaops.service.attempt import JOB_LIMIT_S, LEASE_S, JobAttempt, WorkerSetup
 from cudaops.service.database import WORKER_POLL_S, build_queue_app, queue_of
 from cudaops.service.job_folder import JobFolder, remove_left
 from cudaops.service.job_process import fault, job_event, start_server
@@ -291,7 +291,7 @@ class Worker:
                 span.event(job_event(event, claim.attempt))
 
             try:
-                await Attempt(self._store, claim, place, told).run()
+                await JobAttempt(self._store, claim, place, told).run()
             except Exception:
                 log.exception("an attempt failed", attempt=claim.attempt)
                 with contextlib.suppress(ServiceUnavailable):  # else the lease runs out

@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
-from cudaops.timemodel.gimple import Function, Statement, is_reference, ssa_names
+from cudaops.timemodel.gimple import GimpleFunction, GimpleStatement, is_reference, ssa_names
 from cudaops.timemodel.instructions import Op
 from cudaops.timemodel.work import MemorySite
 
@@ -45,13 +45,15 @@ class _Place(NamedTuple):
     member: str
 
 
-class Aliasing:
+class GlobalAccesses:
     """What is known of one kernel's accesses to global memory."""
 
-    def __init__(self, function: Function, ops: Iterable[Op], sites: Sequence[MemorySite]) -> None:
+    def __init__(
+        self, function: GimpleFunction, ops: Iterable[Op], sites: Sequence[MemorySite]
+    ) -> None:
         """`ops` are all of the kernel's; `sites` what their loads and stores are indices of."""
         self._function = function
-        self._made: dict[str, Statement] = {}
+        self._made: dict[str, GimpleStatement] = {}
         self._joined: dict[str, tuple[str, ...]] = {}
         for block in function.blocks.values():
             self._made |= {s.target_name: s for s in block.statements if s.target_name}
@@ -69,7 +71,7 @@ class Aliasing:
                 written |= roots
         self._written = written
 
-    def read_only(self, load: Statement) -> bool:
+    def read_only(self, load: GimpleStatement) -> bool:
         """Whether the load goes through the read-only path, past every store."""
         file, line = (PurePosixPath(load.place[0]).name, load.place[1]) if load.place else ("", 0)
         if file == _INTRINSICS and line == _ldg_line():
@@ -80,12 +82,12 @@ class Aliasing:
         parameters = all(r.endswith("(D)") for r in roots)
         return parameters and (self._only_restrict or all(map(self._restrict, roots)))
 
-    def apart(self, load: Statement, store: Statement) -> bool:
+    def apart(self, load: GimpleStatement, store: GimpleStatement) -> bool:
         """Whether the two touch places a constant distance from each other, never the same."""
         a, b = self._place(load.value), self._place(store.target or "")
         return a is not None and b is not None and a.address.terms == b.address.terms and a != b
 
-    def apart_later(self, load: Statement, store: Statement, made: set[str]) -> bool:
+    def apart_later(self, load: GimpleStatement, store: GimpleStatement, made: set[str]) -> bool:
         """Whether the loads of a loop's next iterations are so from the store of this one.
 
         `made`: SSA names that the loop makes, those joined at its head included.

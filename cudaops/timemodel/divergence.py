@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from cudaops.timemodel.gimple import Function, Place, Statement
+from cudaops.timemodel.gimple import GimpleFunction, GimpleStatement, Place
 
 UNEVEN_WARPS = 1.1
 """Turns of a block's longest warp over the mean of all from which it is played by itself: what the
@@ -39,7 +39,7 @@ class Divergence(NamedTuple):
     is_known: bool = False
     """Whether anybody counted."""
 
-    def of(self, statements: Iterable[Statement]) -> Turns | None:
+    def of(self, statements: Iterable[GimpleStatement]) -> Turns | None:
         """Of the lines of these; None where the longest lanes came to none of them."""
         found = [
             self.turns[s.place] for s in statements if s.place is not None and s.place in self.turns
@@ -52,8 +52,8 @@ ALIKE = Divergence()
 
 
 def divergence(
-    threads: Sequence[Function], lanes: Sequence[Function], longest: Sequence[Function],
-    steps: Sequence[Sequence[float]],
+    threads: Sequence[GimpleFunction], lanes: Sequence[GimpleFunction],
+    longest: Sequence[GimpleFunction], steps: Sequence[Sequence[float]],
 ) -> Divergence:  # fmt: skip
     """`steps`: of each sampled block, of its warps' longest lanes together and of the longest of
     these. The dumps as in the module's text; the latter two are empty where threads do alike."""
@@ -71,7 +71,7 @@ def _over_mean(amounts: Sequence[float]) -> float:
     return max(amounts) * len(amounts) / sum(amounts) if sum(amounts) else 1.0
 
 
-def _by_place(functions: Sequence[Function]) -> dict[Place, float]:
+def _by_place(functions: Sequence[GimpleFunction]) -> dict[Place, float]:
     found: dict[Place, float] = {}
     for function in functions:
         if function.is_guessed or not function.ran:

@@ -31,7 +31,7 @@ _DECLARATION = re.compile(
 
 
 @dataclass(frozen=True)
-class Statement:
+class GimpleStatement:
     """One GIMPLE statement without its location marks."""
 
     text: str
@@ -65,24 +65,24 @@ class Phi:
 
 
 @dataclass
-class Block:
+class BasicBlock:
     """A basic block and how often all sampled threads together ran it."""
 
     number: int
     count: int
-    statements: list[Statement] = field(default_factory=list)
+    statements: list[GimpleStatement] = field(default_factory=list)
     phis: list[Phi] = field(default_factory=list)
     successors: list[int] = field(default_factory=list)
 
 
 @dataclass
-class Function:
+class GimpleFunction:
     """One function of the dump."""
 
     name: str
     """As the compiler prints it, without parameters: `reg_matmul<64, 64>`."""
     mangled: str
-    blocks: dict[int, Block] = field(default_factory=dict)
+    blocks: dict[int, BasicBlock] = field(default_factory=dict)
     """In the order of the dump; the first is the entry."""
     types: dict[str, str] = field(default_factory=dict)
     """Declared type by variable or SSA name; an array's element type."""
@@ -163,7 +163,7 @@ _MEMBER = re.compile(
 _POINTER = re.compile(rf"(?:struct )?(?:{_OF_TWO_OR_FOUR}) (?:\* ?|& ?)(?:restrict)?")
 
 
-def vector_members(functions: Sequence[Function]) -> frozenset[Place]:
+def vector_members(functions: Sequence[GimpleFunction]) -> frozenset[Place]:
     """Lines that read or write a member of one of CUDA's aligned vector types (`float4`) through a
     pointer, files by the last part of their path: a compiler knows that neighbours lie in one
     aligned word."""
@@ -178,10 +178,10 @@ def vector_members(functions: Sequence[Function]) -> frozenset[Place]:
     )
 
 
-def parse(text: str, names: Mapping[str, str] = NO_NAMES) -> list[Function]:
+def parse(text: str, names: Mapping[str, str] = NO_NAMES) -> list[GimpleFunction]:
     """Every function of a dump, in order. Unnamed namespaces are left out of names. `names`: as
     `type_names` finds them."""
-    functions: list[Function] = []
+    functions: list[GimpleFunction] = []
     body: list[str] = []
     for line in text.replace("{anonymous}::", "").splitlines():
         start = _FUNCTION.match(line)
@@ -189,7 +189,9 @@ def parse(text: str, names: Mapping[str, str] = NO_NAMES) -> list[Function]:
             if functions:
                 _fill(functions[-1], body)
             ran = not line.endswith("(unlikely executed)")
-            functions.append(Function(start.group(1), start.group(2), ran=ran, names=dict(names)))
+            functions.append(
+                GimpleFunction(start.group(1), start.group(2), ran=ran, names=dict(names))
+            )
             body = []
         elif functions:
             body.append(line)
@@ -198,14 +200,14 @@ def parse(text: str, names: Mapping[str, str] = NO_NAMES) -> list[Function]:
     return functions
 
 
-def _fill(function: Function, lines: list[str]) -> None:
-    block: Block | None = None
-    falls: list[tuple[Block, bool]] = []
+def _fill(function: GimpleFunction, lines: list[str]) -> None:
+    block: BasicBlock | None = None
+    falls: list[tuple[BasicBlock, bool]] = []
     pending = ""
     for line in lines:
         start = _BLOCK.match(line)
         if start:
-            block = Block(int(start.group(1)), int(start.group(3) or 0))
+            block = BasicBlock(int(start.group(1)), int(start.group(3) or 0))
             function.is_guessed |= start.group(2) is not None
             function.blocks[block.number] = block
             falls.append((block, True))
@@ -236,7 +238,7 @@ def _fill(function: Function, lines: list[str]) -> None:
     _count_forwarders(function.blocks)
 
 
-def _count_forwarders(blocks: dict[int, Block]) -> None:
+def _count_forwarders(blocks: dict[int, BasicBlock]) -> None:
     """An empty block that g++ makes once it has read the profile has no count of its own: where all
     of a block's ways on seem never to be taken, its threads went through that one."""
     live = [block for block in blocks.values() if block.count]
@@ -262,7 +264,7 @@ def _ends(text: str) -> bool:
     return bare.startswith(("return", "goto", "switch", "__builtin_unreachable"))
 
 
-def _declaration(function: Function, line: str) -> None:
+def _declaration(function: GimpleFunction, line: str) -> None:
     declared = _DECLARATION.match(line)
     if declared:
         kind, name, extents = declared.group(1).strip(), declared.group(2), declared.group(3)
@@ -290,7 +292,7 @@ def _split(text: str) -> list[str]:
     return [*parts, current] if current.strip() else parts
 
 
-def _phi(block: Block, line: str) -> None:
+def _phi(block: BasicBlock, line: str) -> None:
     bare = _LOCATION.sub("", line[2:])
     target, _, right = bare.partition(" = PHI <")
     sources = re.findall(r"(\S+?)\((\d+)\)(?=[,>])", right)
@@ -298,7 +300,7 @@ def _phi(block: Block, line: str) -> None:
         block.phis.append(Phi(target, tuple((value, int(edge)) for value, edge in sources)))
 
 
-def _statement(block: Block, text: str) -> None:
+def _statement(block: BasicBlock, text: str) -> None:
     located = _LOCATION.search(text)
     place = (located.group(1), int(located.group(2))) if located else None
     bare = _LOCATION.sub("", text)
@@ -320,9 +322,9 @@ def _statement(block: Block, text: str) -> None:
             )
         )
     ):
-        block.statements.append(Statement(bare, place, None, bare))
+        block.statements.append(GimpleStatement(bare, place, None, bare))
         return
-    block.statements.append(Statement(bare, place, target, value))
+    block.statements.append(GimpleStatement(bare, place, target, value))
 
 
 def array_base(reference: str) -> str | None:

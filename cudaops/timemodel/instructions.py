@@ -21,9 +21,9 @@ from cudaops.timemodel.gimple import (
     CONSTANT,
     MEM_TYPE,
     REINTERPRETED,
-    Function,
+    GimpleFunction,
+    GimpleStatement,
     Place,
-    Statement,
     array_base,
     bytes_of,
     is_reference,
@@ -88,7 +88,7 @@ FindSite = Callable[[SiteKey], int | None]
 class Op:
     """One statement as warp instructions."""
 
-    statement: Statement
+    statement: GimpleStatement
     mix: Mix
     loads: tuple[int, ...] = ()
     stores: tuple[int, ...] = ()
@@ -102,13 +102,13 @@ class Translator:
     """Statements of one function to `Op`s."""
 
     def __init__(
-        self, function: Function, find_site: FindSite, callees: Mapping[str, Callee]
+        self, function: GimpleFunction, find_site: FindSite, callees: Mapping[str, Callee]
     ) -> None:
         self._function = function
         self._find = find_site
         self._callees = callees
         self._users: dict[str, int] = {}
-        self._defined: dict[str, Statement] = {}
+        self._defined: dict[str, GimpleStatement] = {}
         for block in function.blocks.values():
             for phi in block.phis:
                 for source, _ in phi.sources:
@@ -119,7 +119,7 @@ class Translator:
                 for name in s.uses:
                     self._users[name] = self._users.get(name, 0) + 1
 
-    def op(self, s: Statement, *, address: bool = False) -> Op:
+    def op(self, s: GimpleStatement, *, address: bool = False) -> Op:
         """The instructions of one statement.
 
         `address`: its result is only ever part of an address, so additions of constants,
@@ -145,7 +145,7 @@ class Translator:
         mix = self._value(s, address)
         return Op(s, mix, latency=_latency(mix))
 
-    def _own_header(self, s: Statement) -> Op:
+    def _own_header(self, s: GimpleStatement) -> Op:
         call = CALL.match(s.value)
         name = call.group(1) if call else ""
         if _is_barrier(name):
@@ -156,7 +156,7 @@ class Translator:
             return self._atomic(s, name, call.group(2) if call else "")
         return Op(s, cost.FREE)
 
-    def _effect(self, s: Statement) -> Op:
+    def _effect(self, s: GimpleStatement) -> Op:
         if s.value.startswith(("if (", "switch (")):
             return Op(s, cost.COMPARE_AND_BRANCH, kind="branch")
         call = CALL.match(s.value)
@@ -170,7 +170,7 @@ class Translator:
         mix = self._call(name, "")
         return Op(s, mix, latency=_latency(mix))
 
-    def _atomic(self, s: Statement, name: str, arguments: str) -> Op:
+    def _atomic(self, s: GimpleStatement, name: str, arguments: str) -> Op:
         width = re.search(r"_(1|2|4|8|16)$", name)
         size = int(width.group(1)) if width else 0
         returns = s.target_name is not None and self._users.get(s.target_name, 0) > 0
@@ -185,7 +185,7 @@ class Translator:
             return Op(s, cost.ONE_ALU)
         return Op(s, cost.FREE, loads=(site,) if returns else (), stores=() if returns else (site,))
 
-    def _store(self, s: Statement) -> Op:
+    def _store(self, s: GimpleStatement) -> Op:
         assert s.target is not None
         loads: tuple[int, ...] = ()
         size = self._reference_bytes(s.target) or bytes_of(self._function.type_of(s.value))
@@ -199,7 +199,7 @@ class Translator:
         mix = self._call(call.group(1), "") if call else cost.FREE
         return Op(s, mix, loads, stores, _latency(mix), loaded_bytes=size if loads else 0)
 
-    def _load(self, s: Statement) -> Op:
+    def _load(self, s: GimpleStatement) -> Op:
         assert s.target_name is not None
         size = self._reference_bytes(s.value) or bytes_of(self._function.type_of(s.target_name))
         site = self._memory(s.place, s.value, size, write=False)
@@ -260,7 +260,7 @@ class Translator:
             return cost.FREE
         return cost.UNKNOWN_CALL
 
-    def _value(self, s: Statement, address: bool) -> Mix:
+    def _value(self, s: GimpleStatement, address: bool) -> Mix:
         assert s.target_name is not None
         kind = self._function.type_of(s.target_name)
         value = s.value
@@ -291,7 +291,7 @@ class Translator:
             return cost.CONVERT_FLOAT
         return cost.FREE
 
-    def _floating(self, s: Statement, kind: str, operator: str) -> Mix:
+    def _floating(self, s: GimpleStatement, kind: str, operator: str) -> Mix:
         double = kind == "double"
         if operator == "/":
             return cost.DOUBLE_DIVIDE if double else cost.FLOAT_DIVIDE
@@ -299,7 +299,7 @@ class Translator:
             return cost.FREE
         return cost.ONE_FP64 if double else cost.ONE_FP32
 
-    def fused(self, s: Statement) -> bool:
+    def fused(self, s: GimpleStatement) -> bool:
         """Whether this product disappears into the one addition that uses it."""
         if s.target_name is None or self._users.get(s.target_name, 0) != 1:
             return False
@@ -351,7 +351,7 @@ class Translator:
         binary = BINARY.match(made.value) if made else None
         return binary.group(2) if binary else None
 
-    def adds_product(self, s: Statement) -> bool:
+    def adds_product(self, s: GimpleStatement) -> bool:
         """Whether this addition takes a product in and so is a multiply-add."""
         binary = BINARY.match(s.value)
         return bool(
@@ -359,7 +359,7 @@ class Translator:
         )
 
     def _integer(
-        self, s: Statement, kind: str, operator: str, left: str, right: str, address: bool
+        self, s: GimpleStatement, kind: str, operator: str, left: str, right: str, address: bool
     ) -> Mix:
         constant = bool(CONSTANT.match(right)) or bool(CONSTANT.match(left))
         wide = bytes_of(kind) == 8
@@ -412,13 +412,13 @@ class Translator:
         )  # fmt: skip
 
 
-def prologue(function: Function) -> Op:
+def prologue(function: GimpleFunction) -> Op:
     """What a kernel does before its author's first statement, and its end: its place in the grid
     and each parameter are fetched into a register."""
     text = "\n".join(s.value for b in function.blocks.values() for s in b.statements)
     coordinates = len(set(re.findall(r"\b(?:threadIdx|blockIdx|blockDim|gridDim)\.\w", text)))
     fetched = 1.0 + coordinates + len(function.parameters)
-    return Op(Statement("", None, None, ""), Mix(issued=fetched))
+    return Op(GimpleStatement("", None, None, ""), Mix(issued=fetched))
 
 
 def _is_barrier(name: str) -> bool:

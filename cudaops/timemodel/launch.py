@@ -20,7 +20,7 @@ from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
 from cudaops.timemodel.costs import is_dear
 from cudaops.timemodel.divergence import ALIKE, Divergence
-from cudaops.timemodel.gimple import Function, vector_members
+from cudaops.timemodel.gimple import GimpleFunction, vector_members
 from cudaops.timemodel.instructions import Callee, Translator
 from cudaops.timemodel.phases import Sampled, operations, shape
 from cudaops.timemodel.registers import local_sites, registers_per_thread, shared_bytes
@@ -40,11 +40,11 @@ _OWN = ("cudaops::", "_GLOBAL__")
 """Functions of the runner and of our headers in a unit's dump."""
 
 
-class Sample(NamedTuple):
+class LaunchSample(NamedTuple):
     """What the sampled blocks of one launch did."""
 
     trace: Trace
-    functions: tuple[Function, ...]
+    functions: tuple[GimpleFunction, ...]
     """Functions of the unit that ran, with the counts of all sampled blocks together."""
     working_share: float = 1.0
     """Of the grid's blocks, 0-1; the others access no memory, and none of them is in the sample."""
@@ -70,7 +70,7 @@ class LaunchModel(NamedTuple):
 
 
 def model_launch(
-    sample: Sample, unit: Unit, kernel: str, launch: ResolvedLaunch, sizes: Mapping[int, int],
+    sample: LaunchSample, unit: Unit, kernel: str, launch: ResolvedLaunch, sizes: Mapping[int, int],
     device: Device, *, bounded: bool, rewritten: bool = False,
     resources: KernelResources | None = None, asked: str = "nvcc was not asked",
     cold: bool = False,
@@ -167,7 +167,9 @@ _SLACK = 0.05
 """What rounding of repeats and shares of warps may lose."""
 
 
-def _kernel_function(functions: tuple[Function, ...], kernel: str, *, rewritten: bool) -> Function:
+def _kernel_function(
+    functions: tuple[GimpleFunction, ...], kernel: str, *, rewritten: bool
+) -> GimpleFunction:
     """The one that ran: of a rewrite and its baseline, or of overloads, only one did."""
     wanted, inside = _base(kernel), f"{NAMESPACE}::"
     named = [
@@ -194,7 +196,7 @@ def _base(name: str) -> str:
 
 
 def _callees(
-    functions: tuple[Function, ...], kernel: Function, sites: tuple[MemorySite, ...]
+    functions: tuple[GimpleFunction, ...], kernel: GimpleFunction, sites: tuple[MemorySite, ...]
 ) -> dict[str, Callee]:
     """What a call of each device function that stayed a call takes, with the calls it makes."""
     result: dict[str, Callee] = {}
@@ -215,7 +217,7 @@ _CALL_DEPTH = 4
 
 
 def _callee(
-    function: Function, sites: tuple[MemorySite, ...], inner: Mapping[str, Callee]
+    function: GimpleFunction, sites: tuple[MemorySite, ...], inner: Mapping[str, Callee]
 ) -> Callee:
     entry = next(iter(function.blocks.values())).count
     translator = Translator(function, finder(sites), inner)
@@ -243,7 +245,7 @@ _INTEGER_ATOMIC = re.compile(r"__atomic_fetch_\w+_4 \(")
 _UPDATE_LOOP = re.compile(r"\.ATOMIC_COMPARE_EXCHANGE|__atomic_compare_exchange")
 
 
-def _joins_atomics(function: Function) -> bool:
+def _joins_atomics(function: GimpleFunction) -> bool:
     """Whether all its atomics are sums or bit operations of 32-bit integers: nvcc adds up a warp's
     first where all lanes have one address (REDUX), and sends one."""
     values = [s.value for b in function.blocks.values() if b.count for s in b.statements]
@@ -251,7 +253,7 @@ def _joins_atomics(function: Function) -> bool:
     return integers and not any(_UPDATE_LOOP.search(v) for v in values)
 
 
-def _traced(sample: Sample, l1_bytes: float, joins: bool) -> tuple[MemorySite, ...]:
+def _traced(sample: LaunchSample, l1_bytes: float, joins: bool) -> tuple[MemorySite, ...]:
     sites = sites_of(sample.trace, l1_bytes, vector_members(sample.functions))
     return tuple(_joined(s) if joins else s for s in sites)
 
@@ -274,7 +276,7 @@ def _hottest(
     return met
 
 
-def _heaviest(sample: Sample) -> float:
+def _heaviest(sample: LaunchSample) -> float:
     """Accesses of the sampled block that makes most, over their mean; or steps, if more by them."""
     done = [b.accesses for b in sample.trace.counted]
     by_accesses = max(done) * len(done) / sum(done) if sum(done) else 1.0
@@ -282,7 +284,7 @@ def _heaviest(sample: Sample) -> float:
 
 
 def _line_mixes(
-    function: Function,
+    function: GimpleFunction,
     sites: tuple[MemorySite, ...],
     callees: Mapping[str, Callee],
     sampled: Sampled,

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cudaops.timemodel.gimple import BINARY, Function, Phi, Statement, ssa_names
+from cudaops.timemodel.gimple import BINARY, GimpleFunction, GimpleStatement, Phi, ssa_names
 
 FULL = 16
 """Of a signed counter with a constant step: nvcc's own limit, where the body is small enough."""
@@ -21,7 +21,10 @@ its data, by several ways out or by a shifted counter. Measured: likewise."""
 
 
 def most_copies(
-    function: Function, phis: Sequence[Phi], body: Sequence[Statement], tests: Sequence[Statement]
+    function: GimpleFunction,
+    phis: Sequence[Phi],
+    body: Sequence[GimpleStatement],
+    tests: Sequence[GimpleStatement],
 ) -> int:
     """The most.
 
@@ -44,7 +47,7 @@ def most_copies(
     return max(counts, default=NONE)
 
 
-def _behind(names: Sequence[str], made: Mapping[str, Statement], stops: set[str]) -> set[str]:
+def _behind(names: Sequence[str], made: Mapping[str, GimpleStatement], stops: set[str]) -> set[str]:
     """These names and what they are made of in the body, up to what is carried round."""
     found: set[str] = set()
     pending = list(names)
@@ -57,7 +60,9 @@ def _behind(names: Sequence[str], made: Mapping[str, Statement], stops: set[str]
     return found
 
 
-def _of_counter(function: Function, phi: str, source: str, made: Mapping[str, Statement]) -> int:
+def _of_counter(
+    function: GimpleFunction, phi: str, source: str, made: Mapping[str, GimpleStatement]
+) -> int:
     """Of a value that is `source` in the next iteration where it is `phi` in this one."""
     step, name = made[source], source
     while step.value.startswith("("):  # a cast
@@ -83,7 +88,7 @@ def _of_counter(function: Function, phi: str, source: str, made: Mapping[str, St
     return NONE if is_unsigned else SOME
 
 
-def _is(part: str, phi: str, made: Mapping[str, Statement]) -> bool:
+def _is(part: str, phi: str, made: Mapping[str, GimpleStatement]) -> bool:
     """Whether an operand is the carried value, cast or not."""
     while part in made and made[part].value.startswith("("):
         part = made[part].value.rpartition(" ")[2]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cudaops.timemodel import costs as cost
-from cudaops.timemodel.aliasing import Aliasing
+from cudaops.timemodel.aliasing import GlobalAccesses
 from cudaops.timemodel.divergence import ALIKE, UNEVEN_WARPS, Divergence
-from cudaops.timemodel.gimple import Function, Phi, Place, ssa_names
+from cudaops.timemodel.gimple import GimpleFunction, Phi, Place, ssa_names
 from cudaops.timemodel.instructions import Callee, FindSite, Op, Translator, prologue
 from cudaops.timemodel.loops import (
     innermost_loops,
@@ -18,14 +18,14 @@ from cudaops.timemodel.loops import (
     reverse_postorder,
 )
 from cudaops.timemodel.steps import (
-    Loop,
+    LoopOverhead,
     Scheduler,
     address_only,
     reduced_addresses,
     unroll_factor,
     unrolled,
 )
-from cudaops.timemodel.work import MemorySite, Mix, Phase, Step, Stretch, ThreadCounts, Use
+from cudaops.timemodel.work import MemorySite, Mix, Phase, Stretch, ThreadCounts, Use, WorkStep
 
 
 class KernelShape(NamedTuple):
@@ -55,7 +55,7 @@ class Sampled(NamedTuple):
 
 
 def shape(
-    function: Function,
+    function: GimpleFunction,
     sites: Sequence[MemorySite],
     find: FindSite,
     callees: Mapping[str, Callee],
@@ -70,7 +70,7 @@ def shape(
     """
     translator = Translator(function, find, callees)
     nodes = nodes_of(function, operations(function, translator))
-    aliasing = Aliasing(function, [op for node in nodes for op in node.ops], sites)
+    aliasing = GlobalAccesses(function, [op for node in nodes for op in node.ops], sites)
     nodes[0].ops.insert(0, prologue(function))
     ends = _phase_ends(nodes, sampled)
     runs = runs_of(nodes, ends)
@@ -104,14 +104,14 @@ def shape(
     return KernelShape(tuple(phases), counts, sum(passes.values()))
 
 
-def _phase_ends(nodes: list[Node], sampled: Sampled) -> dict[int, int]:
+def _phase_ends(nodes: list[FlowNode], sampled: Sampled) -> dict[int, int]:
     """By barrier node, the one that stands for it.
 
     A block's threads pass a barrier together, whichever path led them there; but g++ copies one
     into the arms of a branch (`if (threadIdx.x == 0)` on both sides of it) and counts each copy's
     threads alone. Copies of one line that only together make whole blocks are one barrier.
     """
-    copies: dict[Place | None, list[Node]] = {}
+    copies: dict[Place | None, list[FlowNode]] = {}
     for node in nodes:
         if node.barrier and node.count % sampled.threads_per_block:
             copies.setdefault(node.ops[-1].statement.place, []).append(node)
@@ -124,7 +124,7 @@ def _phase_ends(nodes: list[Node], sampled: Sampled) -> dict[int, int]:
     return ends
 
 
-def _passes(nodes: list[Node], ends: Mapping[int, int], sampled: Sampled) -> dict[int, float]:
+def _passes(nodes: list[FlowNode], ends: Mapping[int, int], sampled: Sampled) -> dict[int, float]:
     """How often a sampled block goes through each barrier, mean."""
     passes: dict[int, float] = {}
     for index, end in ends.items():
@@ -132,7 +132,7 @@ def _passes(nodes: list[Node], ends: Mapping[int, int], sampled: Sampled) -> dic
     return passes
 
 
-def _borrowers(runs: list[Run]) -> set[int]:
+def _borrowers(runs: list[StraightRun]) -> set[int]:
     """Runs that read what another run, or their own last pass, has loaded."""
     loader = {
         op.statement.target_name: index
@@ -163,7 +163,7 @@ def _borrowers(runs: list[Run]) -> set[int]:
     return found
 
 
-def operations(function: Function, translator: Translator) -> dict[int, list[Op]]:
+def operations(function: GimpleFunction, translator: Translator) -> dict[int, list[Op]]:
     """The operations of every block that ran, address arithmetic already folded."""
     inner, bodies = loops_of_blocks(function)
     only_address = address_only(function)
@@ -183,8 +183,8 @@ def operations(function: Function, translator: Translator) -> dict[int, list[Op]
 
 
 def _stretch(
-    run: Run, function: Function, sites: Sequence[MemorySite], nodes: list[Node], sampled: Sampled,
-    turns: float, aliasing: Aliasing, lanes: float,
+    run: StraightRun, function: GimpleFunction, sites: Sequence[MemorySite],
+    nodes: list[FlowNode], sampled: Sampled, turns: float, aliasing: GlobalAccesses, lanes: float,
 ) -> Stretch | None:  # fmt: skip
     threads = _threads_taking_part(run.head, nodes) / sampled.blocks / max(turns, 1e-9)
     lanes = min(lanes, max(threads, 1.0))
@@ -222,14 +222,14 @@ def _stretch(
         merge = not (scheduler.stores_block_loads(_made(run)) or chase)
         steps = unrolled(
             steps, factor, sites,
-            Loop(merge, _loop_overhead(run), _carried_chain(run), behind),
+            LoopOverhead(merge, _loop_overhead(run), _carried_chain(run), behind),
         )  # fmt: skip
     repeats = per_warp / warps / factor
     back = run.head.index in run.nodes[-1].successors
     return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0), turns_back=back)
 
 
-def _most_copies(run: Run, function: Function) -> int:
+def _most_copies(run: StraightRun, function: GimpleFunction) -> int:
     """How often nvcc may repeat this innermost loop."""
     body = [s for n in run.nodes for s in function.blocks[n.block].statements]
     members = {n.index for n in run.nodes}
@@ -238,7 +238,7 @@ def _most_copies(run: Run, function: Function) -> int:
     return most_copies(function, run.head.phis, body, tests)
 
 
-def _threads_taking_part(head: Node, nodes: list[Node]) -> float:
+def _threads_taking_part(head: FlowNode, nodes: list[FlowNode]) -> float:
     """Threads of all sampled blocks, a turn counted for each time, that run this node at all: as
     many as enter the loops around it that no barrier stands in."""
     with_barrier = {header for n in nodes if n.barrier for header in n.loops}
@@ -246,11 +246,11 @@ def _threads_taking_part(head: Node, nodes: list[Node]) -> float:
     return min([head.count, *(n for n in entered if n)])
 
 
-def _innermost(run: Run, nodes: list[Node]) -> bool:
+def _innermost(run: StraightRun, nodes: list[FlowNode]) -> bool:
     return run.head.loop == run.head.index and loop_size(nodes, run.head.index) == len(run.nodes)
 
 
-def _leaves(node: Node, run: Run) -> bool:
+def _leaves(node: FlowNode, run: StraightRun) -> bool:
     """Whether the branch at the end of the node stays a branch: it closes or leaves the run."""
     members = {n.index for n in run.nodes}
     outside = any(s not in members for s in node.successors)
@@ -258,7 +258,7 @@ def _leaves(node: Node, run: Run) -> bool:
 
 
 def _lanes(
-    run: Run, sites: Sequence[MemorySite], sampled: Sampled, divergence: Divergence
+    run: StraightRun, sites: Sequence[MemorySite], sampled: Sampled, divergence: Divergence
 ) -> float:  # fmt: skip
     """Active threads of a warp in this run, from its unconditional memory accesses and, in a loop,
     from the turns of each warp's longest lane: the trace drops what a thread does too often, and
@@ -276,7 +276,7 @@ def _lanes(
     return min(max(seen, default=full), by_turns, full)
 
 
-def _unevenness(run: Run, divergence: Divergence, sampled: Sampled) -> float:
+def _unevenness(run: StraightRun, divergence: Divergence, sampled: Sampled) -> float:
     """Turns of a block's longest warp over the mean of its warps, in a loop; 1 elsewhere."""
     if not run.head.loops:
         return 1.0
@@ -301,13 +301,13 @@ def by_warps(stretch: Stretch, warps: int, unevenness: float) -> list[Stretch]:
     return [first, rest] if rest.warps else [first]
 
 
-def _trips(header: Node, nodes: list[Node]) -> float:
+def _trips(header: FlowNode, nodes: list[FlowNode]) -> float:
     """How often the loop goes round each time it is entered."""
     entered = _entered(header, nodes)
     return header.count / entered if entered else float(header.count)
 
 
-def _entered(header: Node, nodes: list[Node]) -> float:
+def _entered(header: FlowNode, nodes: list[FlowNode]) -> float:
     """How often threads come to a loop from outside.
 
     g++ counts the loop with its test on top. Where it then copies the test in front of the loop,
@@ -320,7 +320,7 @@ def _entered(header: Node, nodes: list[Node]) -> float:
     return min(guessed * header.count / (header.count - guessed), float(header.count))
 
 
-def _loop_overhead(run: Run) -> Mix:
+def _loop_overhead(run: StraightRun) -> Mix:
     """Counter, comparison and branch of a loop, which unrolling shares out."""
     carried = {source for phi in run.head.phis for source, _ in phi.sources}
     total = Mix()
@@ -338,7 +338,7 @@ def _loop_overhead(run: Run) -> Mix:
     return total
 
 
-def _carried_chain(run: Run) -> float:
+def _carried_chain(run: StraightRun) -> float:
     """Longest dependent arithmetic from a value carried into an iteration to one carried out."""
     depth = {phi.target: 0.0 for phi in run.head.phis}
     for node in run.nodes:
@@ -351,14 +351,14 @@ def _carried_chain(run: Run) -> float:
     return max((depth[s] for s in sources if s in depth), default=0.0)
 
 
-def _made(run: Run) -> set[str]:
+def _made(run: StraightRun) -> set[str]:
     """SSA names that the run's code makes or joins."""
     made = {op.statement.target_name for node in run.nodes for op in node.ops}
     joined = {phi.target for node in run.nodes for phi in node.phis}
     return {name for name in made if name} | joined
 
 
-def _address_roots(run: Run) -> set[str]:
+def _address_roots(run: StraightRun) -> set[str]:
     """Values carried round the loop that some address in it is made of."""
     made = {op.statement.target_name: op for node in run.nodes for op in node.ops}
     pending = [
@@ -390,7 +390,7 @@ SMALL_ARM = 12
 
 
 @dataclass
-class Node:
+class FlowNode:
     """A basic block, or the part of one up to or after a barrier."""
 
     index: int
@@ -413,20 +413,20 @@ class Node:
 
 
 @dataclass
-class Run:
+class StraightRun:
     """Nodes that a warp goes through in one go, small conditional arms included."""
 
-    nodes: list[Node]
+    nodes: list[FlowNode]
     phase: int
     """Node whose barrier comes next; -1: the kernel's end."""
 
     @property
-    def head(self) -> Node:
+    def head(self) -> FlowNode:
         """Its first node, which every pass goes through."""
         return self.nodes[0]
 
 
-def loops_of_blocks(function: Function) -> tuple[dict[int, int], dict[int, set[int]]]:
+def loops_of_blocks(function: GimpleFunction) -> tuple[dict[int, int], dict[int, set[int]]]:
     """Innermost loop header by block, and the blocks of each loop by its header."""
     live = [b.number for b in function.blocks.values() if b.count > 0]
     edges = {n: [s for s in function.blocks[n].successors if s in set(live)] for n in live}
@@ -434,22 +434,22 @@ def loops_of_blocks(function: Function) -> tuple[dict[int, int], dict[int, set[i
     return innermost_loops(live, bodies), bodies
 
 
-def nodes_of(function: Function, ops: dict[int, list[Op]]) -> list[Node]:
+def nodes_of(function: GimpleFunction, ops: dict[int, list[Op]]) -> list[FlowNode]:
     """Live blocks cut after each barrier, joined by edges, entry first."""
-    nodes: list[Node] = []
+    nodes: list[FlowNode] = []
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for block in function.blocks.values():
         if block.count == 0:
             continue
-        node = Node(len(nodes), block.number, block.count, phis=list(block.phis))
+        node = FlowNode(len(nodes), block.number, block.count, phis=list(block.phis))
         first[block.number] = node.index
         nodes.append(node)
         for op in ops[block.number]:
             node.ops.append(op)
             if op.kind == "barrier":
                 node.barrier = True
-                following = Node(len(nodes), block.number, block.count)
+                following = FlowNode(len(nodes), block.number, block.count)
                 node.successors.append(following.index)
                 nodes.append(following)
                 node = following
@@ -470,11 +470,11 @@ def nodes_of(function: Function, ops: dict[int, list[Op]]) -> list[Node]:
     return nodes
 
 
-def runs_of(nodes: list[Node], ends: Mapping[int, int]) -> list[Run]:
+def runs_of(nodes: list[FlowNode], ends: Mapping[int, int]) -> list[StraightRun]:
     """Straight runs in the order a thread meets them. `ends`: the barrier node that stands for
     each."""
     phases = [ends.get(barrier, barrier) for barrier in _next_barrier(nodes)]
-    runs: list[Run] = []
+    runs: list[StraightRun] = []
     for index in reverse_postorder(
         [n.index for n in nodes], {n.index: n.successors for n in nodes}
     ):
@@ -483,16 +483,16 @@ def runs_of(nodes: list[Node], ends: Mapping[int, int]) -> list[Run]:
         if current and current.phase == phases[index] and _continues(current, node):
             current.nodes.append(node)
         else:
-            runs.append(Run([node], phases[index]))
+            runs.append(StraightRun([node], phases[index]))
     return runs
 
 
-def loop_size(nodes: list[Node], header: int) -> int:
+def loop_size(nodes: list[FlowNode], header: int) -> int:
     """Nodes whose innermost loop this is."""
     return sum(n.loop == header for n in nodes)
 
 
-def _continues(run: Run, node: Node) -> bool:
+def _continues(run: StraightRun, node: FlowNode) -> bool:
     head = run.head
     if node.loop != head.loop or node.index == node.loop or run.nodes[-1].barrier:
         return False
@@ -506,7 +506,7 @@ def _continues(run: Run, node: Node) -> bool:
     return len(node.ops) <= SMALL_ARM and len(node.successors) == 1 and node.count <= head.count
 
 
-def _next_barrier(nodes: list[Node]) -> list[int]:
+def _next_barrier(nodes: list[FlowNode]) -> list[int]:
     """For each node the barrier node reached with the fewest edges, -1 where none is."""
     result = [-1] * len(nodes)
     for node in nodes:
@@ -548,7 +548,7 @@ def balanced(phases: Sequence[Phase], sites: Sequence[MemorySite], warps: int) -
 
 
 def _scaled(phase: Phase, value: Callable[[Use], float]) -> Phase:
-    def step(s: Step) -> Step:
+    def step(s: WorkStep) -> WorkStep:
         return replace(
             s,
             loads=tuple(Use(u.site, value(u)) for u in s.loads),
@@ -574,9 +574,9 @@ def _with_missing(
         bundle = min(each, LOADS_A_STEP)
         use = (Use(index, bundle),)
         step = (
-            Step(stores=use)
+            WorkStep(stores=use)
             if sites[index].write
-            else Step(loads=use, needs=(int(sites[index].space == "global"),))
+            else WorkStep(loads=use, needs=(int(sites[index].space == "global"),))
         )
         added.append(Stretch((step,), each / bundle))
     phases[heaviest] = replace(phase, stretches=(*phase.stretches, *added))

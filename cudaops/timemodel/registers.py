@@ -10,7 +10,14 @@ import re
 from collections.abc import Mapping
 
 from cudaops.domain.execution import KernelResources
-from cudaops.timemodel.gimple import Block, Function, Statement, array_base, bytes_of, ssa_names
+from cudaops.timemodel.gimple import (
+    BasicBlock,
+    GimpleFunction,
+    GimpleStatement,
+    array_base,
+    bytes_of,
+    ssa_names,
+)
 from cudaops.timemodel.work import MemorySite
 
 OVERHEAD = 20.0
@@ -22,7 +29,7 @@ programs; docs/model.md shows the misses."""
 LARGEST = 255
 
 
-def registers_per_thread(function: Function, launch_bound_threads: int | None = None) -> int:
+def registers_per_thread(function: GimpleFunction, launch_bound_threads: int | None = None) -> int:
     """Estimated registers, in the multiples of 8 that the hardware hands out.
 
     Args:
@@ -37,7 +44,7 @@ def registers_per_thread(function: Function, launch_bound_threads: int | None = 
     return max(16, min(rounded, LARGEST))
 
 
-def shared_bytes(function: Function) -> int:
+def shared_bytes(function: GimpleFunction) -> int:
     """Bytes of the `__shared__` variables the kernel declares; those of unknown type are left
     out."""
     total = 0
@@ -47,7 +54,7 @@ def shared_bytes(function: Function) -> int:
     return total
 
 
-def _most_live(function: Function) -> float:
+def _most_live(function: GimpleFunction) -> float:
     weight = _weights(function)
     before, after = _block_facts(function)
     live_out = _flow(function, before, after)
@@ -70,7 +77,7 @@ def _most_live(function: Function) -> float:
     return most
 
 
-def _weights(function: Function) -> Mapping[str, float]:
+def _weights(function: GimpleFunction) -> Mapping[str, float]:
     """Registers by SSA name: 64-bit values take two, parameters stay in constant memory, and of
     integers only half survive the folding of addresses."""
     names: dict[str, float] = {}
@@ -84,7 +91,7 @@ def _weights(function: Function) -> Mapping[str, float]:
     return names
 
 
-def _block_facts(function: Function) -> tuple[dict[int, set[str]], dict[int, set[str]]]:
+def _block_facts(function: GimpleFunction) -> tuple[dict[int, set[str]], dict[int, set[str]]]:
     used: dict[int, set[str]] = {}
     made: dict[int, set[str]] = {}
     for number, block in function.blocks.items():
@@ -100,7 +107,7 @@ def _block_facts(function: Function) -> tuple[dict[int, set[str]], dict[int, set
 
 
 def _flow(
-    function: Function, used: dict[int, set[str]], made: dict[int, set[str]]
+    function: GimpleFunction, used: dict[int, set[str]], made: dict[int, set[str]]
 ) -> dict[int, set[str]]:
     live_in = {n: set(used[n]) for n in function.blocks}
     live_out: dict[int, set[str]] = {n: set() for n in function.blocks}
@@ -124,7 +131,7 @@ def _flow(
     return live_out
 
 
-def _local_arrays(function: Function) -> dict[str, float]:
+def _local_arrays(function: GimpleFunction) -> dict[str, float]:
     """Registers of local arrays that are only indexed by constants; others live in local memory."""
     indexed = arrays_in_local_memory(function)
     return {
@@ -134,7 +141,7 @@ def _local_arrays(function: Function) -> dict[str, float]:
     }
 
 
-def _held(block: Block, arrays: Mapping[str, float]) -> float:
+def _held(block: BasicBlock, arrays: Mapping[str, float]) -> float:
     """Registers of the arrays this block reads; elsewhere their elements are SSA values."""
     words = {w for s in block.statements for w in re.findall(r"[A-Za-z_]\w*", s.value)}
     return sum(size for name, size in arrays.items() if name in words)
@@ -144,7 +151,7 @@ SPILL = "spill"
 """Name of the sites that stand for spilled registers."""
 
 
-def arrays_in_local_memory(function: Function) -> frozenset[str]:
+def arrays_in_local_memory(function: GimpleFunction) -> frozenset[str]:
     """Arrays of the function itself that some statement indexes by a value: registers have no
     index."""
     text = "\n".join(s.text for b in function.blocks.values() for s in b.statements)
@@ -155,7 +162,7 @@ def arrays_in_local_memory(function: Function) -> frozenset[str]:
 
 
 def local_sites(
-    function: Function, blocks: int, threads: int, l1_bytes: float,
+    function: GimpleFunction, blocks: int, threads: int, l1_bytes: float,
     resources: KernelResources | None,
 ) -> list[MemorySite]:  # fmt: skip
     """Accesses to local memory: arrays indexed by a value, and spilled registers where nvcc told.
@@ -219,11 +226,11 @@ def _local_site(
     )  # fmt: skip
 
 
-def _array_bytes(function: Function, name: str) -> int:
+def _array_bytes(function: GimpleFunction, name: str) -> int:
     return math.prod(function.arrays[name]) * max(bytes_of(function.types.get(name, "")), 4)
 
 
-def _differs_by_lane(reference: str, defined: Mapping[str | None, Statement]) -> bool:
+def _differs_by_lane(reference: str, defined: Mapping[str | None, GimpleStatement]) -> bool:
     """Whether an index comes out of memory or of the thread's place, rather than of a counter."""
     pending, seen = ssa_names(reference), set[str]()
     while pending:
@@ -238,7 +245,7 @@ def _differs_by_lane(reference: str, defined: Mapping[str | None, Statement]) ->
     return False
 
 
-def _mean_passes(function: Function) -> float:
+def _mean_passes(function: GimpleFunction) -> float:
     """How often all sampled threads together run a statement, mean over the statements that ran:
     where in the code a register is spilled is not known."""
     ran = [(len(b.statements), b.count) for b in function.blocks.values() if b.count]

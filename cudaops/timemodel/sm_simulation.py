@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from cudaops.cuda.architectures import PREFETCH_REGISTERS, Microarchitecture
 from cudaops.cuda.devices import Device
-from cudaops.timemodel.work import KernelWork, MemorySite, Mix, Phase, Step, Use
+from cudaops.timemodel.work import KernelWork, MemorySite, Mix, Phase, Use, WorkStep
 
 DATA_PATH_QUEUE = 512.0
 """Wavefronts that wait inside L1, where a warp counts as waiting for data; beyond them it counts as
@@ -28,7 +28,7 @@ depends on it."""
 PIPES = ("fp32", "fp64", "alu", "sfu", "convert")
 
 
-class Load(NamedTuple):
+class StepLoads(NamedTuple):
     """The loads of one step of one warp, in cycles of what they occupy."""
 
     issue: float
@@ -50,7 +50,7 @@ class Action(NamedTuple):
     (wait for every load still out) or `barrier`."""
     steps: tuple[int, ...] = ()
     """`load`: the number its data is waited for by. `work`: the numbers it waits for."""
-    load: Load | None = None
+    load: StepLoads | None = None
     mix: Mix = Mix()
     chain_cycles: float = 0.0
     store_data_path: float = 0.0
@@ -60,7 +60,7 @@ class Action(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rates:
+class PipeRates:
     """Cycles a warp instruction holds a scheduler's share of each pipe, and fixed delays."""
 
     schedulers: int
@@ -73,7 +73,7 @@ class Rates:
 
 
 @dataclass
-class Usage:
+class SmUsage:
     """Busy cycles of an SM's parts, and where its warps spent their time (warp cycles)."""
 
     cycles: float = 0.0
@@ -104,14 +104,14 @@ class _Warp:
 
 class _Sm:
     def __init__(
-        self, rates: Rates, slots: int, blocks: int, programs: Sequence[Sequence[Action]]
+        self, rates: PipeRates, slots: int, blocks: int, programs: Sequence[Sequence[Action]]
     ) -> None:
         self.rates = rates
         self.waiting = blocks - slots
         self.issue = [0.0] * rates.schedulers
         self.pipe = [[0.0] * rates.schedulers for _ in PIPES]
         self.data_path = self.l2 = self.dram = 0.0
-        self.usage = Usage()
+        self.usage = SmUsage()
         self.warps = [
             _Warp(p, b, (b * len(programs) + w) % rates.schedulers)
             for b in range(slots)
@@ -121,7 +121,7 @@ class _Sm:
         self.alive = [len(programs)] * slots
         self.size = len(programs)
 
-    def run(self) -> Usage:
+    def run(self) -> SmUsage:
         queue = [(0.0, i) for i in range(len(self.warps))]
         heapq.heapify(queue)
         last = 0.0
@@ -252,7 +252,9 @@ class _Sm:
         return done
 
 
-def simulate(programs: Sequence[Sequence[Action]], slots: int, blocks: int, rates: Rates) -> Usage:
+def simulate(
+    programs: Sequence[Sequence[Action]], slots: int, blocks: int, rates: PipeRates
+) -> SmUsage:
     """Play `blocks` equal blocks forward on one SM that holds `slots` at once.
 
     `programs` has one list of actions a warp. A block starts where another has ended.
@@ -260,7 +262,7 @@ def simulate(programs: Sequence[Sequence[Action]], slots: int, blocks: int, rate
     return _Sm(rates, min(slots, blocks), blocks, programs).run()
 
 
-class Stage(NamedTuple):
+class PhaseLoop(NamedTuple):
     """Phases that follow each other round a loop, or one phase by itself."""
 
     first: int
@@ -269,15 +271,15 @@ class Stage(NamedTuple):
     times: float
 
 
-def stages_of(work: KernelWork) -> list[Stage]:
+def stages_of(work: KernelWork) -> list[PhaseLoop]:
     """Neighbouring phases that a block goes through equally often belong to one loop."""
-    stages: list[Stage] = []
+    stages: list[PhaseLoop] = []
     for index, phase in enumerate(work.phases):
         last = stages[-1] if stages else None
         if last and phase.times > 1.5 and abs(phase.times - last.times) <= 0.1 * last.times:
-            stages[-1] = Stage(last.first, (*last.phases, phase), last.times)
+            stages[-1] = PhaseLoop(last.first, (*last.phases, phase), last.times)
         else:
-            stages.append(Stage(index, (phase,), phase.times))
+            stages.append(PhaseLoop(index, (phase,), phase.times))
     return stages
 
 
@@ -332,7 +334,7 @@ class Costs:
             times=times,
         )
 
-    def load(self, uses: Sequence[Use]) -> Load:
+    def load(self, uses: Sequence[Use]) -> StepLoads:
         """The loads of one step, one warp."""
         issue = path = l2 = dram = 0.0
         latency = 0.0
@@ -358,7 +360,7 @@ class Costs:
             further = (self.times.dram_latency - self.times.l2_latency) * self.times.under_load
             latency += (1.0 - all_hit_l2) * further
         shared = all(self.sites[u.site].space == "shared" for u in uses)
-        return Load(issue, path, l2, dram, latency, shared)
+        return StepLoads(issue, path, l2, dram, latency, shared)
 
     def store(self, uses: Sequence[Use]) -> tuple[float, float, float, float]:
         """Issue slots, data path, L2 and DRAM cycles of a step's stores, one warp."""
@@ -380,7 +382,7 @@ class Costs:
             return moved
         return max(moved, instructions * site.lanes / self.times.atomic_lanes_per_clk)
 
-    def chain_cycles(self, step: Step) -> float:
+    def chain_cycles(self, step: WorkStep) -> float:
         """How long the step's longest run of dependent instructions takes; of its floating-point
         part as many are double as in the whole step."""
         floating = step.mix.fp32 + step.mix.fp64
@@ -439,7 +441,11 @@ class _Part(NamedTuple):
 
 
 def program_of(
-    work: KernelWork, costs: Costs, stages: Sequence[Stage], turns: Mapping[int, int], share: float
+    work: KernelWork,
+    costs: Costs,
+    stages: Sequence[PhaseLoop],
+    turns: Mapping[int, int],
+    share: float,
 ) -> list[list[Action]]:
     """The actions of each warp of a block.
 
@@ -458,7 +464,7 @@ def program_of(
     return programs
 
 
-def action_count(work: KernelWork, costs: Costs, stages: Sequence[Stage]) -> int:
+def action_count(work: KernelWork, costs: Costs, stages: Sequence[PhaseLoop]) -> int:
     """How many actions the warps of a block have altogether."""
     return sum(
         part.warps * part.length * _turns(stage)
@@ -467,11 +473,11 @@ def action_count(work: KernelWork, costs: Costs, stages: Sequence[Stage]) -> int
     )
 
 
-def _turns(stage: Stage) -> int:
+def _turns(stage: PhaseLoop) -> int:
     return max(round(stage.times), 1)
 
 
-def _parts(work: KernelWork, costs: Costs, stage: Stage, share: float) -> Iterator[_Part]:
+def _parts(work: KernelWork, costs: Costs, stage: PhaseLoop, share: float) -> Iterator[_Part]:
     """Loads have one number in all repeats: a warp waits for none but those of the same one."""
     warps, number = work.warps_per_block, 0
     for phase in stage.phases:
@@ -491,7 +497,7 @@ def _parts(work: KernelWork, costs: Costs, stage: Stage, share: float) -> Iterat
             yield _Part(warps, (Action("barrier"),), (), 0)
 
 
-def _flatten(steps: Sequence[Step], costs: Costs, number: int) -> list[Action]:
+def _flatten(steps: Sequence[WorkStep], costs: Costs, number: int) -> list[Action]:
     """Loads ahead of work: those of shared memory as far as registers for their data reach."""
     order: list[tuple[int, bool]] = []
     sent = 0
@@ -527,13 +533,13 @@ def _closed(actions: tuple[Action, ...], latency: float) -> tuple[Action, ...]:
     return (*begun, Action("join", chain_cycles=latency))
 
 
-def _by_space(step: Step, costs: Costs) -> tuple[list[Use], list[Use]]:
+def _by_space(step: WorkStep, costs: Costs) -> tuple[list[Use], list[Use]]:
     """Loads from shared memory and from global memory: each is waited for on its own."""
     shared = [u for u in step.loads if costs.sites[u.site].space == "shared"]
     return shared, [u for u in step.loads if costs.sites[u.site].space != "shared"]
 
 
-def _ahead(steps: Sequence[Step], index: int, at: int, costs: Costs) -> int:
+def _ahead(steps: Sequence[WorkStep], index: int, at: int, costs: Costs) -> int:
     """How many steps before its own the loads of a step go out, seen from step `at`."""
     step = steps[index]
     stored = (u for s in steps[at:index] for u in s.stores)
@@ -544,7 +550,9 @@ def _ahead(steps: Sequence[Step], index: int, at: int, costs: Costs) -> int:
     return int(PREFETCH_REGISTERS // max(step.registers, 1.0))
 
 
-def demand_of_block(work: KernelWork, costs: Costs, stages: Sequence[Stage], share: float) -> float:
+def demand_of_block(
+    work: KernelWork, costs: Costs, stages: Sequence[PhaseLoop], share: float
+) -> float:
     """Repeats of all inner loops one turn of the stages goes through: how much of it is done."""
     done = 0.0
     for stage in stages:

@@ -14,17 +14,17 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from cudaops.timemodel import costs as cost
-from cudaops.timemodel.aliasing import Aliasing
+from cudaops.timemodel.aliasing import GlobalAccesses
 from cudaops.timemodel.gimple import (
-    Function,
-    Statement,
+    GimpleFunction,
+    GimpleStatement,
     array_base,
     bytes_of,
     is_reference,
     ssa_names,
 )
 from cudaops.timemodel.instructions import Op
-from cudaops.timemodel.work import NOTHING, MemorySite, Mix, Step, Use
+from cudaops.timemodel.work import NOTHING, MemorySite, Mix, Use, WorkStep
 
 SMALL_BODY = 14.0
 LARGE_BODY = 32.0
@@ -58,7 +58,7 @@ class _Value:
     """Step whose work makes it."""
     chain: float
     loads: frozenset[int]
-    """`Step.needs` of work on it: loads it is made of with nothing but renaming in between."""
+    """`WorkStep.needs` of work on it: loads it is made of with nothing but renaming in between."""
 
 
 class Scheduler:
@@ -66,10 +66,10 @@ class Scheduler:
 
     def __init__(
         self,
-        function: Function,
+        function: GimpleFunction,
         sites: Sequence[MemorySite],
         weight: Callable[[int, float], float],
-        aliasing: Aliasing,
+        aliasing: GlobalAccesses,
     ) -> None:
         """`weight(site, threads)`: warp instructions of a site where `threads` lanes' worth of
         accesses fall on one pass of the run."""
@@ -79,15 +79,15 @@ class Scheduler:
         self._aliasing = aliasing
         self._drafts: list[_Draft] = [_Draft()]
         self._values: dict[str, _Value] = {}
-        self._loaded: list[Statement] = []
-        self._stored: list[tuple[Statement, int]] = []
-        self._shared_loads: list[Statement] = []
-        self._shared_stores: list[Statement] = []
+        self._loaded: list[GimpleStatement] = []
+        self._stored: list[tuple[GimpleStatement, int]] = []
+        self._shared_loads: list[GimpleStatement] = []
+        self._shared_stores: list[GimpleStatement] = []
         self._shared_at = 0
         self._now = 0
         self._decided = -1
 
-    def under(self, conditions: Sequence[Statement]) -> None:
+    def under(self, conditions: Sequence[GimpleStatement]) -> None:
         """What is added next only happens where these hold: it is loaded once they are known."""
         read = [v for condition in conditions for v in self._read(condition)]
         self._decided = max((v.depth for v in read), default=-1)
@@ -124,7 +124,7 @@ class Scheduler:
                 max(v.chain for v in found), frozenset().union(*(v.loads for v in found)),
             )  # fmt: skip
 
-    def _read(self, statement: Statement) -> list[_Value]:
+    def _read(self, statement: GimpleStatement) -> list[_Value]:
         """Values it reads: SSA names, and local variables that stayed whole."""
         found = [self._values[n] for n in statement.uses if n in self._values]
         variable = self._local(statement.value) if is_reference(statement.value) else None
@@ -136,7 +136,7 @@ class Scheduler:
             ]
         return found
 
-    def _written(self, statement: Statement) -> str | None:
+    def _written(self, statement: GimpleStatement) -> str | None:
         if statement.target_name or statement.target is None:
             return statement.target_name
         return self._local(statement.target)
@@ -171,7 +171,7 @@ class Scheduler:
         draft.mix += op.mix
         return step
 
-    def _behind(self, load: Statement) -> int:
+    def _behind(self, load: GimpleStatement) -> int:
         """The first step that comes after the stores it may not pass."""
         if self._aliasing.read_only(load):
             return 0
@@ -181,7 +181,7 @@ class Scheduler:
             default=0,
         )
 
-    def _apart(self, load: Statement, store: Statement) -> bool:
+    def _apart(self, load: GimpleStatement, store: GimpleStatement) -> bool:
         """Whether the two never touch one place in shared memory: in two arrays, or a constant
         distance from each other."""
         arrays = array_base(load.value), array_base(store.target or "")
@@ -215,7 +215,7 @@ class Scheduler:
                 draft.needs.add(token)
         self._now = home
 
-    def _store(self, statement: Statement, site: int, share: float, step: int) -> None:
+    def _store(self, statement: GimpleStatement, site: int, share: float, step: int) -> None:
         draft = self._draft(step)
         draft.stores[site] = draft.stores.get(site, 0.0) + self._weight(site, share)
         if self._sites[site].space == "shared":
@@ -229,7 +229,7 @@ class Scheduler:
             self._drafts.append(_Draft())
         return self._drafts[step]
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[WorkStep]:
         """What has been added, in order; empty steps left out."""
         kept = [i for i, d in enumerate(self._drafts) if d.loads or d.stores or d.mix.issued]
         place = {old: new for new, old in enumerate(kept)}
@@ -237,7 +237,7 @@ class Scheduler:
         for index in kept:
             d = self._drafts[index]
             made.append(
-                Step(
+                WorkStep(
                     tuple(Use(s, n) for s, n in d.loads.items()), d.mix,
                     tuple(Use(s, n) for s, n in d.stores.items()), d.chain, d.registers, d.follows,
                     d.behind,
@@ -262,7 +262,7 @@ class Scheduler:
         return any(self._values[n].depth >= 0 for n in names if n in self._values)
 
 
-def unroll_factor(steps: Sequence[Step], trips: float) -> int:
+def unroll_factor(steps: Sequence[WorkStep], trips: float) -> int:
     """How often nvcc repeats an innermost loop's body that goes round `trips` times."""
     size = sum(s.mix.issued + sum(u.instructions for u in (*s.loads, *s.stores)) for s in steps)
     factor = 16 if size <= SMALL_BODY else 4 if size <= LARGE_BODY else 1
@@ -271,7 +271,7 @@ def unroll_factor(steps: Sequence[Step], trips: float) -> int:
     return max(factor, 1)
 
 
-class Loop(NamedTuple):
+class LoopOverhead(NamedTuple):
     """What an innermost loop does besides its body's steps."""
 
     merge: bool
@@ -285,8 +285,8 @@ class Loop(NamedTuple):
 
 
 def unrolled(
-    steps: Sequence[Step], factor: int, sites: Sequence[MemorySite], loop: Loop
-) -> list[Step]:
+    steps: Sequence[WorkStep], factor: int, sites: Sequence[MemorySite], loop: LoopOverhead
+) -> list[WorkStep]:
     """`factor` iterations as one: their chains overlap but for what is carried round the loop."""
     if factor == 1:
         return list(steps)
@@ -310,7 +310,7 @@ def unrolled(
     return _in_a_row(_at_once(once, together, loop.carried), factor // together)
 
 
-def _at_once(once: Sequence[Step], copies: int, carried: float) -> list[Step]:
+def _at_once(once: Sequence[WorkStep], copies: int, carried: float) -> list[WorkStep]:
     """Iterations whose loads go out together, before the work of the first."""
     return [
         replace(
@@ -324,7 +324,7 @@ def _at_once(once: Sequence[Step], copies: int, carried: float) -> list[Step]:
     ]  # fmt: skip
 
 
-def _in_a_row(once: Sequence[Step], factor: int) -> list[Step]:
+def _in_a_row(once: Sequence[WorkStep], factor: int) -> list[WorkStep]:
     return [
         replace(s, needs=tuple(n + 2 * copy * len(once) for n in s.needs))
         for copy in range(factor)
@@ -332,9 +332,9 @@ def _in_a_row(once: Sequence[Step], factor: int) -> list[Step]:
     ]
 
 
-def _without(steps: Sequence[Step], shared_out: Mix) -> list[Step]:
+def _without(steps: Sequence[WorkStep], shared_out: Mix) -> list[WorkStep]:
     left = shared_out
-    result: list[Step] = []
+    result: list[WorkStep] = []
     for step in reversed(steps):
         taken = Mix(*(min(a, b) for a, b in zip(step.mix, left, strict=True)))
         left += taken.times(-1.0)
@@ -346,10 +346,10 @@ _AFFINE = re.compile(r"^(?:\(.*\) \S+|-?\S+|&?\S+ [-+*] \S+|\S+ << \d+)$")
 _INTEGER = re.compile(r"\b(int|long|short|char|sizetype|unsigned|size_t)\b|\*$")
 
 
-def address_only(function: Function) -> set[str]:
+def address_only(function: GimpleFunction) -> set[str]:
     """SSA names whose every use ends in the address of a memory access."""
     candidates: set[str] = set()
-    users: dict[str, list[tuple[Statement | None, str]]] = {}
+    users: dict[str, list[tuple[GimpleStatement | None, str]]] = {}
     for block in function.blocks.values():
         for phi in block.phis:
             for source, _ in phi.sources:
@@ -372,14 +372,14 @@ def address_only(function: Function) -> set[str]:
     return candidates
 
 
-def _is_integer(function: Function, name: str) -> bool:
+def _is_integer(function: GimpleFunction, name: str) -> bool:
     kind = function.type_of(name)
     return bool(_INTEGER.search(kind)) or (
         bytes_of(kind) in (4, 8) and kind not in ("float", "double")
     )
 
 
-def _role(s: Statement, name: str) -> str:
+def _role(s: GimpleStatement, name: str) -> str:
     if s.target and s.target_name is None and name in ssa_names(s.target):
         return "address"
     if is_reference(s.value) and name in ssa_names(s.value):
@@ -390,7 +390,7 @@ def _role(s: Statement, name: str) -> str:
 
 
 def reduced_addresses(
-    ops: list[Op], function: Function, body: set[int], only_address: set[str]
+    ops: list[Op], function: GimpleFunction, body: set[int], only_address: set[str]
 ) -> None:
     """Take affine address arithmetic out of a loop's block; nvcc keeps a running pointer instead.
 
@@ -419,14 +419,17 @@ def reduced_addresses(
                 charged.add(name)
 
 
-def _address_names(s: Statement) -> list[str]:
+def _address_names(s: GimpleStatement) -> list[str]:
     places = [s.target] if s.target and s.target_name is None else []
     places += [s.value] if is_reference(s.value) else []
     return [n for p in places for n in ssa_names(p)]
 
 
 def _walk(
-    name: str, inside: dict[str, Statement], counters: set[str], known: dict[str, tuple[bool, bool]]
+    name: str,
+    inside: dict[str, GimpleStatement],
+    counters: set[str],
+    known: dict[str, tuple[bool, bool]],
 ) -> tuple[bool, bool]:
     """Whether a value is affine in the loop's counters, and whether its step is not a constant."""
     if name in counters or name not in inside:
@@ -448,7 +451,9 @@ def _walk(
     return known[name]
 
 
-def _moves(name: str, inside: dict[str, Statement], counters: set[str], seen: set[str]) -> bool:
+def _moves(
+    name: str, inside: dict[str, GimpleStatement], counters: set[str], seen: set[str]
+) -> bool:
     if name in counters:
         return True
     if name not in inside or name in seen:

@@ -24,8 +24,8 @@ from cudaops.timemodel.sm_simulation import (
     PIPES,
     Action,
     Costs,
-    Rates,
-    Usage,
+    PipeRates,
+    SmUsage,
     action_count,
     demand_of_block,
     program_of,
@@ -127,7 +127,7 @@ def _starting_cycles(work: KernelWork, device: Device, times: Microarchitecture)
 
 
 def _busy_cycles(
-    work: KernelWork, device: Device, costs: Costs, rates: Rates, busiest: int
+    work: KernelWork, device: Device, costs: Costs, rates: PipeRates, busiest: int
 ) -> float:
     """Cycles the busiest part of an SM needs for its blocks, were it never idle.
 
@@ -143,13 +143,13 @@ def _busy_cycles(
     return max(demand[part] * factor for part, factor in needed.items())
 
 
-def _rates(device: Device, times: Microarchitecture) -> Rates:
+def _rates(device: Device, times: Microarchitecture) -> PipeRates:
     schedulers = device.schedulers_per_sm
     lanes = (
         device.fp32_lanes_per_sm, device.fp64_lanes_per_sm, device.lanes("int32"),
         device.lanes("sfu"), times.convert_lanes,
     )  # fmt: skip
-    return Rates(
+    return PipeRates(
         schedulers, tuple(32.0 * schedulers / n for n in lanes),
         times.barrier_latency, times.barrier_cycles_per_warp, times.first_use_penalty,
         times.block_launch,
@@ -157,8 +157,8 @@ def _rates(device: Device, times: Microarchitecture) -> Rates:
 
 
 def _cycles(
-    work: KernelWork, costs: Costs, rates: Rates, slots: int, blocks: int
-) -> tuple[float, Usage]:
+    work: KernelWork, costs: Costs, rates: PipeRates, slots: int, blocks: int
+) -> tuple[float, SmUsage]:
     """Cycles until one SM has worked off `blocks` blocks."""
     stages = stages_of(work)
     events = action_count(work, costs, stages) * slots
@@ -173,8 +173,8 @@ def _cycles(
 
 
 def _steady(
-    programs: list[list[Action]], rates: Rates, slots: int, blocks: int
-) -> tuple[float, Usage]:
+    programs: list[list[Action]], rates: PipeRates, slots: int, blocks: int
+) -> tuple[float, SmUsage]:
     """Short blocks: played with replacement, then extrapolated at the rate of the second half."""
     if blocks <= ROUNDS * slots:
         usage = simulate(programs, slots, blocks, rates)
@@ -185,10 +185,10 @@ def _steady(
     return late.cycles + (blocks - slots * ROUNDS) * a_block + rates.block_launch, late
 
 
-def _long(work: KernelWork, costs: Costs, rates: Rates, slots: int) -> tuple[float, Usage]:
+def _long(work: KernelWork, costs: Costs, rates: PipeRates, slots: int) -> tuple[float, SmUsage]:
     """Long blocks: a few turns of each loop over barriers, a part of each loop inside."""
     total = longest = 0.0
-    heaviest = Usage()
+    heaviest = SmUsage()
     for stage in stages_of(work):
         one = program_of(work, costs, [stage], {stage.first: 1}, 1.0)
         events = max(sum(len(p) for p in one) * slots, 1)
@@ -222,8 +222,8 @@ def _long(work: KernelWork, costs: Costs, rates: Rates, slots: int) -> tuple[flo
 
 
 def _partial(
-    work: KernelWork, costs: Costs, rates: Rates, slots: int, stage: int, part: float
-) -> tuple[float, Usage]:
+    work: KernelWork, costs: Costs, rates: PipeRates, slots: int, stage: int, part: float
+) -> tuple[float, SmUsage]:
     """One turn of a stage whose inner loops are too long, from two shares of their trips. What has
     no trips to share is in both: the larger share grows until the two differ by what they do."""
     chosen = [s for s in stages_of(work) if s.first == stage]
@@ -250,7 +250,7 @@ def _atomic_floor(work: KernelWork, times: Microarchitecture) -> float:
 
 def _report(
     work: KernelWork, device: Device, costs: Costs, held: Occupancy, slots: int, blocks: int,
-    cycles: float, usage: Usage,
+    cycles: float, usage: SmUsage,
 ) -> Estimate:  # fmt: skip
     own_us = device.cycles_to_us(cycles)
     duration_us = device.launch_us + own_us

@@ -70,7 +70,7 @@ class Overlap(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class TraceRow:
     """The traced accesses of one source line, size, direction and space."""
 
     file: str
@@ -89,7 +89,7 @@ class Trace:
     """A report of `cudaops/trace_report.h` with its addresses turned into source lines."""
 
     cache_bytes: tuple[int, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[TraceRow, ...]
     blocks: tuple[BlockFootprint, ...]
     overlaps: tuple[Overlap, ...]
 
@@ -233,7 +233,7 @@ def _trace(data: dict[str, Any], locate: Locate) -> Trace:
         kind = (str(site["space"]), int(site["size"]), bool(site["write"]), bool(site["atomic"]))
         grouped.setdefault((file, line, *kind), []).append(site)
     rows = tuple(
-        Row(*key, {c: float(sum(s[c] for s in members)) for c in _COUNTERS},
+        TraceRow(*key, {c: float(sum(s[c] for s in members)) for c in _COUNTERS},
             tuple(float(sum(h)) for h in zip(*(s["hits"] for s in members), strict=True)))
         for key, members in grouped.items()
     )  # fmt: skip
@@ -311,16 +311,16 @@ def sites_of(
     )
 
 
-def _is_joined(row: Row, members: frozenset[Place]) -> bool:
+def _is_joined(row: TraceRow, members: frozenset[Place]) -> bool:
     known = row.space == "global" and not row.atomic and (row.file, row.line) in members
     return known and row.counters["instructions"] < row.counters["requests"]
 
 
-def _loads(row: Row) -> bool:
+def _loads(row: TraceRow) -> bool:
     return not row.write and not row.atomic and row.counters["sectors"] > 0
 
 
-def _missed_together(rows: Sequence[Row], trace: Trace, l1_bytes: float) -> float:
+def _missed_together(rows: Sequence[TraceRow], trace: Trace, l1_bytes: float) -> float:
     """Share of sectors that loads do not find in L1 once they are joined: as written, the first
     member misses for all of its word."""
     missed = found = 0.0
@@ -331,7 +331,9 @@ def _missed_together(rows: Sequence[Row], trace: Trace, l1_bytes: float) -> floa
     return min(missed / found, 1.0) if found else 0.0
 
 
-def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, missed: float | None) -> MemorySite:
+def _site(
+    row: TraceRow, trace: Trace, blocks: int, l1_bytes: float, missed: float | None
+) -> MemorySite:
     """`missed`: of accesses that are joined in global memory, `_missed_together`."""
     c = row.counters
     if row.space == "constant":
@@ -366,7 +368,7 @@ def _site(row: Row, trace: Trace, blocks: int, l1_bytes: float, missed: float | 
     )
 
 
-def _constant(row: Row, blocks: int) -> MemorySite:
+def _constant(row: TraceRow, blocks: int) -> MemorySite:
     """Where all lanes ask for one word it is an operand of what reads it, and no load."""
     c = row.counters
     scale = c["accesses"] / max(c["kept"], 1.0) / blocks
@@ -384,7 +386,7 @@ ONE_WORD = 1.05
 """Words of constant memory a request, up to which lanes are taken to ask for the same."""
 
 
-def _hit_rate(row: Row, sizes: Sequence[int], l1_bytes: float) -> float:
+def _hit_rate(row: TraceRow, sizes: Sequence[int], l1_bytes: float) -> float:
     """Share of sectors found, interpolated between the traced sizes on a logarithmic scale."""
     rates = [h / row.counters["sectors"] for h in row.hits]
     if l1_bytes <= sizes[0]:
@@ -436,7 +438,7 @@ L2_SHARE = 0.8
 """Part of L2 that data keeps in practice: the rest goes to conflicts and other traffic. Assumed."""
 
 
-class Spread(NamedTuple):
+class AllocationUse(NamedTuple):
     """One allocation's use by blocks, in sectors."""
 
     a_block: float
@@ -492,7 +494,9 @@ def traffic(
     )
 
 
-def _spreads(trace: Trace, grid: Dim3, sizes: Mapping[int, int], *, written: bool) -> list[Spread]:
+def _spreads(
+    trace: Trace, grid: Dim3, sizes: Mapping[int, int], *, written: bool
+) -> list[AllocationUse]:
     """One entry an allocation touched, in the order of the indices."""
     touched = {b.block: (b.written if written else b.read) for b in trace.blocks}
     indices = sorted({i for b in touched.values() for i, n in b.items() if n})
@@ -506,7 +510,7 @@ def _spreads(trace: Trace, grid: Dim3, sizes: Mapping[int, int], *, written: boo
         growth_x = _growth(touched, shared, index, 1)
         growth_y = _growth(touched, shared, index, grid.x)
         most = sizes.get(index, 0) / SECTOR + 1 if index in sizes else math.inf
-        result.append(Spread(sum(counts) / len(counts), growth_x, growth_y, most))
+        result.append(AllocationUse(sum(counts) / len(counts), growth_x, growth_y, most))
     return result
 
 

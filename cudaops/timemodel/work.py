@@ -48,7 +48,7 @@ class Use(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class WorkStep:
     """Loads that go out together, and work that waits for them or for earlier ones."""
 
     loads: tuple[Use, ...] = ()
@@ -73,7 +73,7 @@ class Step:
 class Stretch:
     """Straight code that a warp runs over and over."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[WorkStep, ...]
     repeats: float
     """Times a participating warp runs it in one phase."""
     warps: float = 1.0

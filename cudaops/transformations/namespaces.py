@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from cudaops.domain.program import Program
 from cudaops.program import syntax as s
 from cudaops.program.lexing import Edit, Token, apply_edits, byte_text, closing, lex, plain_text
-from cudaops.program.outline import Item, Outline, outline, spaces_of
+from cudaops.program.outline import Declaration, Outline, outline, spaces_of
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.trees import changed
 
@@ -86,7 +86,7 @@ def _scopes(program: Program, namespaces: Sequence[str]) -> dict[str, _Scope]:
     return found
 
 
-def _declared(facts: Outline, item: Item) -> Iterator[str]:
+def _declared(facts: Outline, item: Declaration) -> Iterator[str]:
     """Names that an item of a namespace brings into it. Raises NotUnderstood."""
     tokens = facts.tokens[item.first : item.last]
     if item.kind in ("function", "declaration", "variable"):

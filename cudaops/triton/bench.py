@@ -24,9 +24,15 @@ from cudaops.gates.accuracy import compare_sides
 from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import INTEGER_KINDS, CaseKind, Draw, ascends, drawn
 from cudaops.sandbox.variations import varied
-from cudaops.triton.host import Capture, Host, TritonLaunch
 from cudaops.triton.numbers import other_numbers, sizes
-from cudaops.triton.source import OPTIONS, Kernel, TritonProgram, loaded_names, touches_by_memory
+from cudaops.triton.source import (
+    OPTIONS,
+    TritonKernel,
+    TritonProgram,
+    loaded_names,
+    touches_by_memory,
+)
+from cudaops.triton.worker_process import Capture, Host, TritonLaunch
 
 POISON = 0x7F
 """What stands in every byte of an output before a launch: 3.39e38 as float32, 127 as int8."""
@@ -59,7 +65,7 @@ MOST_CONFIGS = 512
 """For which grids are computed: three block sizes."""
 
 
-class Case(NamedTuple):
+class LaunchInputs(NamedTuple):
     """Inputs of one launch."""
 
     name: str
@@ -76,7 +82,7 @@ class Case(NamedTuple):
         }  # fmt: skip
 
 
-class Workload(NamedTuple):
+class TritonWorkload(NamedTuple):
     """One configuration of the kernel's launches."""
 
     name: str
@@ -98,7 +104,7 @@ class Workload(NamedTuple):
         return {**plain, "cases": list(cases), **changes}
 
 
-def left(folder: Path, case: Case, same: Sequence[bool], name: str) -> tuple[Path, ...]:
+def left(folder: Path, case: LaunchInputs, same: Sequence[bool], name: str) -> tuple[Path, ...]:
     """Files with what a launch left in each buffer: its input's where that is the same."""
     return tuple(
         Path(path) if is_same and path is not None else folder / f"{name}{n}"
@@ -109,19 +115,19 @@ def left(folder: Path, case: Case, same: Sequence[bool], name: str) -> tuple[Pat
 class TritonReference(NamedTuple):
     """What the author's kernel makes of one case."""
 
-    workload: Workload
-    case: Case
+    workload: TritonWorkload
+    case: LaunchInputs
     outputs: tuple[Path, ...]
     wide: tuple[Path, ...] | None
     in_places: bool
     """Some of its results are not finite."""
 
 
-class Bench(NamedTuple):
+class TritonBench(NamedTuple):
     """An open program."""
 
     program: TritonProgram
-    kernel: Kernel
+    kernel: TritonKernel
     values: dict[str, int]
     """Meta-parameters that can be set."""
     fixed: dict[str, str]
@@ -129,7 +135,7 @@ class Bench(NamedTuple):
     folder: Path
     argvs: tuple[ProgramRun, ...]
     captures: tuple[Capture, ...]
-    workloads: tuple[Workload, ...]
+    workloads: tuple[TritonWorkload, ...]
     references: tuple[TritonReference, ...]
     wide_problem: str
     configs: tuple[dict[str, int], ...]
@@ -139,7 +145,7 @@ class Bench(NamedTuple):
         """The author's kernel as a file of its own."""
         return self.folder / "author.py"
 
-    def grid(self, workload: Workload, values: Mapping[str, int]) -> tuple[int, ...] | None:
+    def grid(self, workload: TritonWorkload, values: Mapping[str, int]) -> tuple[int, ...] | None:
         """The author's grid with these meta-parameters; None where it is not known."""
         blocks = {k: v for k, v in {**self.values, **values}.items() if k in self.kernel.constexpr}
         blocks = {k: v for k, v in blocks.items() if k in self.values}
@@ -147,7 +153,7 @@ class Bench(NamedTuple):
         return next((grid for config, grid in known if config == blocks), None)
 
 
-def axes(program: TritonProgram, kernel: Kernel) -> dict[str, tuple[int, ...]]:
+def axes(program: TritonProgram, kernel: TritonKernel) -> dict[str, tuple[int, ...]]:
     """Values that the tuner may give each meta-parameter, in the order in which it tries them.
 
     A block size that no loop of the kernel steps by is never made smaller: at other sizes than the
@@ -167,14 +173,14 @@ def axes(program: TritonProgram, kernel: Kernel) -> dict[str, tuple[int, ...]]:
     return {name: found[name] for name in [*ordered, *(o for o in OPTIONS if o in found)]}
 
 
-def _is_stepped(kernel: Kernel, name: str) -> bool:
+def _is_stepped(kernel: TritonKernel, name: str) -> bool:
     """Whether a loop of the kernel runs as often as this makes necessary."""
     loops = (n for n in ast.walk(kernel.node) if isinstance(n, ast.For | ast.While))
     bounds = (n.iter if isinstance(n, ast.For) else n.test for n in loops)
     return any(name in loaded_names(bound) for bound in bounds)
 
 
-def _is_in_grid(program: TritonProgram, kernel: Kernel, name: str) -> bool:
+def _is_in_grid(program: TritonProgram, kernel: TritonKernel, name: str) -> bool:
     for site in program.sites(kernel.name):
         place = site.places.get(name)
         texts = [site.grid, *site.derived]
@@ -198,7 +204,7 @@ def open_bench(
     script: Path,
     seed: int,
     more: Mapping[str, int] | None = None,
-) -> Bench:
+) -> TritonBench:
     """Capture, draw, and run the author's kernel on what was drawn, in the new `folder`.
 
     `more`: meta-parameters of a rewrite, for which the grid must be known too.
@@ -219,7 +225,7 @@ def open_bench(
     (folder / "author.py").write_text(program.module(target), encoding="utf-8")
     workloads = tuple(_workloads(target, kernel, runs, captures, folder))
     values, fixed = program.values(target)
-    bench = Bench(
+    bench = TritonBench(
         program, kernel, values, fixed, host, folder, tuple(runs), tuple(captures), workloads, (),
         "", tuple(configs[target]),
     )  # fmt: skip
@@ -227,7 +233,7 @@ def open_bench(
 
 
 def _configs(
-    program: TritonProgram, kernel: Kernel, more: Mapping[str, int]
+    program: TritonProgram, kernel: TritonKernel, more: Mapping[str, int]
 ) -> list[dict[str, int]]:
     """Settings of the block sizes for which grids are computed; the author's is the first."""
     values, _ = program.values(kernel.name)
@@ -262,7 +268,9 @@ def _capture_task(
     }  # fmt: skip
 
 
-def capture_again(bench: Bench, text: str, run: ProgramRun, out: Path, script: Path) -> Capture:
+def capture_again(
+    bench: TritonBench, text: str, run: ProgramRun, out: Path, script: Path
+) -> Capture:
     """The whole program with another text in its file, contents left alone. Raises InputError where
     it does not run to its end."""
     changed = TritonProgram(text, bench.program.name)
@@ -286,11 +294,11 @@ def _target(program: TritonProgram, named: str | None, captures: Sequence[Captur
 
 def _workloads(
     target: str,
-    kernel: Kernel,
+    kernel: TritonKernel,
     runs: Sequence[ProgramRun],
     captures: Sequence[Capture],
     folder: Path,
-) -> Iterator[Workload]:
+) -> Iterator[TritonWorkload]:
     found = [
         (number, launch)
         for number, capture in enumerate(captures)
@@ -325,10 +333,10 @@ def _workloads(
             for name, v in launch.args.items()
             if v and "buffer" in v and (_is_read(kernel, name) or v["buffer"] not in changed)
         )
-        yield Workload(f"w{place}", launch, where, weight, reads, changed)
+        yield TritonWorkload(f"w{place}", launch, where, weight, reads, changed)
 
 
-def _is_read(kernel: Kernel, parameter: str) -> bool:
+def _is_read(kernel: TritonKernel, parameter: str) -> bool:
     """Whether something may be loaded by way of a parameter: what it flows into stands in a call
     other than a store's place. Assumed rather than not."""
     tainted = {parameter}
@@ -348,7 +356,7 @@ def _is_read(kernel: Kernel, parameter: str) -> bool:
     return False
 
 
-def _referenced(bench: Bench, seed: int) -> Bench:
+def _referenced(bench: TritonBench, seed: int) -> TritonBench:
     """With the author's results on the captured inputs and on every drawn set that suits it."""
     folder = bench.folder / "inputs"
     cases = {w.name: tuple(_cases(w, seed, folder, bench.kernel)) for w in bench.workloads}
@@ -400,7 +408,7 @@ def _referenced(bench: Bench, seed: int) -> Bench:
 
 
 def _alone(
-    bench: Bench, module: Path, launches: Sequence[Mapping[str, Any]], out: Path
+    bench: TritonBench, module: Path, launches: Sequence[Mapping[str, Any]], out: Path
 ) -> dict[str, Any]:
     """The author's kernel on every case, in a process of its own."""
     jobs = [{"module": str(module), "launches": launches}]
@@ -413,7 +421,11 @@ def _alone(
 
 
 def _require_captured(
-    bench: Bench, workload: Workload, case: Case, folder: Path, ran: Mapping[str, Any]
+    bench: TritonBench,
+    workload: TritonWorkload,
+    case: LaunchInputs,
+    folder: Path,
+    ran: Mapping[str, Any],
 ) -> None:
     """Raise InputError where the author's kernel alone does not give what the launch left."""
     name = bench.kernel.name
@@ -440,19 +452,21 @@ def _unwritten(path: Path) -> bool:
     return bool((read_array(path, "u8") == POISON).any())
 
 
-def _cases(workload: Workload, seed: int, folder: Path, kernel: Kernel) -> Iterator[Case]:
+def _cases(
+    workload: TritonWorkload, seed: int, folder: Path, kernel: TritonKernel
+) -> Iterator[LaunchInputs]:
     """The captured inputs, then drawn ones, then other numbers, then smaller sizes."""
     free = not touches_by_memory(kernel.node)  # integers may be any of their type
     launch = workload.launch
     before = [str(workload.folder / f"before_{n}") for n in range(len(launch.buffers))]
     outs = workload.changed - workload.reads
     captured = tuple(None if n in outs else path for n, path in enumerate(before))
-    yield Case("captured", "captured", captured)
+    yield LaunchInputs("captured", "captured", captured)
     if workload.changed & workload.reads:
         after = (str(workload.folder / f"after_{n}") for n in range(len(before)))
         again = tuple(a if n in workload.changed & workload.reads else b
                       for n, (a, b) in enumerate(zip(after, captured, strict=True)))  # fmt: skip
-        yield Case("relaunched", "relaunched", again)
+        yield LaunchInputs("relaunched", "relaunched", again)
     floating = any(b.element in FLOATING for n, b in enumerate(launch.buffers) if n not in outs)
     kinds = FLOATING_CASES if floating else INTEGER_KINDS
     if sum(b.bytes for b in launch.buffers) > LARGE_BYTES:
@@ -461,23 +475,23 @@ def _cases(workload: Workload, seed: int, folder: Path, kernel: Kernel) -> Itera
     for kind in kinds:
         inputs = _drawn_inputs(workload, captured, kind, seed, folder, floating=floating)
         last = inputs if kind in ("signed", "positive") else last
-        yield Case(kind, kind, inputs)
+        yield LaunchInputs(kind, kind, inputs)
     integers = [b.element for n, b in enumerate(launch.buffers) if n not in outs]
     if free and any(e not in FLOATING and e != "bool" for e in integers):
         inputs = _drawn_inputs(workload, captured, "drawn", seed, folder, floating=False)
-        yield Case(ANY_INTEGERS, "drawn", inputs)
+        yield LaunchInputs(ANY_INTEGERS, "drawn", inputs)
     for name, value in other_numbers(launch, workload.folder, kernel)[:MOST_OTHER]:
-        yield Case(f"{OTHER_NUMBERS} {name} = {value:.9g}", "drawn", last, {name: value})
+        yield LaunchInputs(f"{OTHER_NUMBERS} {name} = {value:.9g}", "drawn", last, {name: value})
     known = sizes(launch, kernel)
     for size in sorted(set(known.values()), reverse=True)[:MOST_RESIZED]:
         less = size - max(1, size // 3) | 1
         changed = {name: less for name, value in known.items() if value == size and less < size}
         if changed:
-            yield Case(f"{RESIZED} {', '.join(changed)} = {less}", "drawn", last, changed)
+            yield LaunchInputs(f"{RESIZED} {', '.join(changed)} = {less}", "drawn", last, changed)
 
 
 def _drawn_inputs(
-    workload: Workload,
+    workload: TritonWorkload,
     captured: tuple[str | None, ...],
     kind: CaseKind,
     seed: int,
@@ -523,7 +537,7 @@ def widened_text(module: str) -> str:
     return ast.unparse(Widen().visit(ast.parse(module))) + "\n"
 
 
-def _widened(workload: Workload, cases: Sequence[Case]) -> dict[str, Any]:
+def _widened(workload: TritonWorkload, cases: Sequence[LaunchInputs]) -> dict[str, Any]:
     """The workload with float64 in every floating buffer."""
     buffers, factors = [], []
     for one in workload.launch.buffers:
@@ -543,7 +557,7 @@ def _widened(workload: Workload, cases: Sequence[Case]) -> dict[str, Any]:
     return workload.task([case.task(1) for case in cases], buffers=buffers, args=args)
 
 
-def _widened_case(workload: Workload, case: Case, folder: Path) -> Case:
+def _widened_case(workload: TritonWorkload, case: LaunchInputs, folder: Path) -> LaunchInputs:
     """The same inputs as float64."""
     files: list[str | None] = []
     for path, one in zip(case.inputs, workload.launch.buffers, strict=True):
@@ -557,7 +571,7 @@ def _widened_case(workload: Workload, case: Case, folder: Path) -> Case:
     return case._replace(inputs=tuple(files))
 
 
-def _as_left(workload: Workload, outputs: Sequence[Path], wide: Sequence[Path]) -> None:
+def _as_left(workload: TritonWorkload, outputs: Sequence[Path], wide: Sequence[Path]) -> None:
     """Places that nobody wrote hold other numbers as float64: let them be the plain ones."""
     for n in workload.changed - workload.reads:
         element: Element = workload.launch.buffers[n].element
@@ -572,7 +586,7 @@ def _as_left(workload: Workload, outputs: Sequence[Path], wide: Sequence[Path]) 
             write_array(wide[n], values, "f64")
 
 
-def weights(workloads: Sequence[Workload]) -> list[float]:
+def weights(workloads: Sequence[TritonWorkload]) -> list[float]:
     """Shares of the timed workloads, whose sum is 1."""
     total = math.fsum(w.weight for w in workloads) or 1.0
     return [w.weight / total for w in workloads]

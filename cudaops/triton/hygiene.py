@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from cudaops.triton.source import (
     OPTIONS,
-    Kernel,
+    TritonKernel,
     TritonProgram,
     bound_names,
     integer,
@@ -66,7 +66,7 @@ _REFUSED = (
 )  # fmt: skip
 
 
-def why_refused(text: str, name: str, author: TritonProgram, kernel: Kernel) -> list[str]:
+def why_refused(text: str, name: str, author: TritonProgram, kernel: TritonKernel) -> list[str]:
     """What of a rewrite may not be, a line each with its place; empty where all may.
 
     Raises InputError where it is no Python.
@@ -76,7 +76,7 @@ def why_refused(text: str, name: str, author: TritonProgram, kernel: Kernel) -> 
 
 
 class _Rewrite:
-    def __init__(self, rewrite: TritonProgram, author: TritonProgram, kernel: Kernel) -> None:
+    def __init__(self, rewrite: TritonProgram, author: TritonProgram, kernel: TritonKernel) -> None:
         self.rewrite, self.author, self.kernel = rewrite, author, kernel
         self.modules: dict[str, str] = {}
         self.functions: set[str] = set()
@@ -201,7 +201,7 @@ class _Rewrite:
 
 
 def added(
-    rewrite: TritonProgram, author: TritonProgram, kernel: Kernel
+    rewrite: TritonProgram, author: TritonProgram, kernel: TritonKernel
 ) -> list[tuple[ast.stmt, str]]:
     """Statements of a rewrite that the author's file has not, in order, without the values of
     meta-parameters; each with the author's name that it would replace, empty where it may be."""
@@ -234,7 +234,7 @@ def _imported(node: ast.stmt) -> Iterator[tuple[str, str]]:
             yield alias.asname or alias.name, f"{node.module}.{alias.name}"
 
 
-def spliced(rewrite: TritonProgram, author: TritonProgram, kernel: Kernel) -> str:
+def spliced(rewrite: TritonProgram, author: TritonProgram, kernel: TritonKernel) -> str:
     """The author's file with a rewrite in it that `why_refused` has nothing against.
 
     Raises InputError where a value that it sets does not stand in the file as an integer.
@@ -251,7 +251,7 @@ def spliced(rewrite: TritonProgram, author: TritonProgram, kernel: Kernel) -> st
     return author.edited([*edits, (first, last, "\n\n\n".join(parts))])
 
 
-def _more(rewrite: TritonProgram, kernel: Kernel) -> frozenset[str]:
+def _more(rewrite: TritonProgram, kernel: TritonKernel) -> frozenset[str]:
     """Meta-parameters that the rewrite's kernel takes and the author's does not."""
     return rewrite.kernels[kernel.name].constexpr - kernel.constexpr
 
@@ -290,7 +290,7 @@ def _is_literal(node: ast.AST) -> bool:
     return False
 
 
-def values_set(rewrite: TritonProgram, kernel: Kernel) -> dict[str, int]:
+def values_set(rewrite: TritonProgram, kernel: TritonKernel) -> dict[str, int]:
     """Meta-parameters that a rewrite sets: integer constants with their names, and defaults of
     constexpr parameters that the author's kernel does not take."""
     mine = rewrite.kernels[kernel.name]

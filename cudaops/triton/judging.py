@@ -27,15 +27,15 @@ from cudaops.triton.bench import (
     OTHER_NUMBERS,
     POISON,
     RESIZED,
-    Bench,
+    TritonBench,
     TritonReference,
-    Workload,
+    TritonWorkload,
     capture_again,
     left,
     weights,
 )
-from cudaops.triton.host import one_line
 from cudaops.triton.source import TritonProgram
+from cudaops.triton.worker_process import one_line
 
 REPEATS = 5
 """Launches on the captured inputs in one process. Chosen: a race shows in few launches or seldom;
@@ -49,7 +49,7 @@ TUNE_S = 120.0
 """Longest that one walk of the tuner takes; a configuration takes about a second to compile."""
 
 
-class Candidate(NamedTuple):
+class TritonCandidate(NamedTuple):
     """What is judged: a kernel module, values of meta-parameters, and the program with both."""
 
     title: str
@@ -59,7 +59,7 @@ class Candidate(NamedTuple):
     """The author's file with it in."""
 
 
-class Judged(NamedTuple):
+class TritonJudgement(NamedTuple):
     """The judgement of one candidate."""
 
     judgement: Judgement
@@ -71,9 +71,9 @@ Say = Callable[[Gate], None]
 
 
 def judge_candidate(
-    bench: Bench, candidate: Candidate, policy: Policy, say: Say, script: Path, before: int,
-    folder: Path,
-) -> Judged:  # fmt: skip
+    bench: TritonBench, candidate: TritonCandidate, policy: Policy, say: Say, script: Path,
+    before: int, folder: Path,
+) -> TritonJudgement:  # fmt: skip
     """Take a candidate that passed hygiene through every other gate. `before`: candidates that were
     judged by this run. `folder`: new, for what it leaves."""
     taken = _Gates(bench, candidate, policy, say, folder)
@@ -86,14 +86,14 @@ def judge_candidate(
         taken.gates, comparisons, policy, fresh=fresh, judged_before=before,
         isolation=bench.host.level, required=required,
     )  # fmt: skip
-    return Judged(decided, fresh or comparisons, taken.failure)
+    return TritonJudgement(decided, fresh or comparisons, taken.failure)
 
 
 class _Gates:
     """One candidate being judged."""
 
     def __init__(
-        self, bench: Bench, candidate: Candidate, policy: Policy, say: Say, folder: Path
+        self, bench: TritonBench, candidate: TritonCandidate, policy: Policy, say: Say, folder: Path
     ) -> None:
         self.bench, self.candidate, self.policy = bench, candidate, policy
         self.say, self.folder = say, folder
@@ -116,7 +116,9 @@ class _Gates:
         self.say(gate)
         return passed
 
-    def _launch(self, workload: Workload, cases: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    def _launch(
+        self, workload: TritonWorkload, cases: Sequence[Mapping[str, Any]]
+    ) -> dict[str, Any]:
         """The launch as the program with the candidate in it makes it."""
         candidate, launch = self.candidate, workload.launch
         grid = self.bench.grid(workload, candidate.values) or launch.grid
@@ -390,7 +392,7 @@ def _written(sides: Sides, element: Element) -> Sides:
 
 
 def _comparison(
-    workload: Workload, share: float, reply: Mapping[str, Any], turn: int, device: str
+    workload: TritonWorkload, share: float, reply: Mapping[str, Any], turn: int, device: str
 ) -> Comparison:
     """One round of samples, in the regime in which the rewrite gains less."""
     taken = reply["rounds"][turn]
@@ -422,7 +424,7 @@ def _comparison(
     return Comparison(workload=workload.name, weight=share, baseline=side(0), candidate=side(1))
 
 
-def _captured(bench: Bench, workload: Workload) -> TritonReference:
+def _captured(bench: TritonBench, workload: TritonWorkload) -> TritonReference:
     """The author's results on the captured inputs, without which there is no bench."""
     return next(
         r for r in bench.references if (r.workload.name, r.case.name) == (workload.name, "captured")
@@ -430,7 +432,7 @@ def _captured(bench: Bench, workload: Workload) -> TritonReference:
 
 
 def tune(
-    bench: Bench, order: Mapping[str, Sequence[int]], trials: int, folder: Path
+    bench: TritonBench, order: Mapping[str, Sequence[int]], trials: int, folder: Path
 ) -> list[dict[str, Any]]:
     """Settings of the author's own kernel with their times in us, the fastest first; those that
     fail last. The first one tried is the author's.

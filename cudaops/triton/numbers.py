@@ -6,21 +6,21 @@ from pathlib import Path
 
 from cudaops.domain.workload import FLOATING
 from cudaops.executors.arrays import read_array
-from cudaops.triton.host import TritonLaunch
-from cudaops.triton.source import OPTIONS, Kernel, only_equated
+from cudaops.triton.source import OPTIONS, TritonKernel, only_equated
+from cudaops.triton.worker_process import TritonLaunch
 
 LEAST_SIZE = 8
 """Integer arguments from here on are taken for sizes."""
 
 
-def sizes(launch: TritonLaunch, kernel: Kernel) -> dict[str, int]:
+def sizes(launch: TritonLaunch, kernel: TritonKernel) -> dict[str, int]:
     """Integers that may say how much there is, by parameter."""
     numbers = _numbers(launch, kernel)
     return {k: v for k, v in numbers.items() if isinstance(v, int) and v >= LEAST_SIZE}
 
 
 def other_numbers(
-    launch: TritonLaunch, folder: Path, kernel: Kernel
+    launch: TritonLaunch, folder: Path, kernel: TritonKernel
 ) -> list[tuple[str, int | float]]:
     """Other values of what says nothing of where memory is touched, with the parameter: of floats,
     and of integers that are only asked to be equal to something, which then are what stands in the
@@ -42,7 +42,7 @@ def other_numbers(
     return found
 
 
-def _numbers(launch: TritonLaunch, kernel: Kernel) -> dict[str, int | float]:
+def _numbers(launch: TritonLaunch, kernel: TritonKernel) -> dict[str, int | float]:
     """By parameter; a block size is compiled in and is none."""
     return {
         name: given["value"]

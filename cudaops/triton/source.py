@@ -20,7 +20,7 @@ Edit = tuple[int, int, str]
 """First and last byte of what is replaced in the author's file, and by what."""
 
 
-class Kernel(NamedTuple):
+class TritonKernel(NamedTuple):
     """A `@triton.jit` function."""
 
     name: str
@@ -267,7 +267,7 @@ def _last(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _kernel(node: ast.stmt) -> Kernel | None:
+def _kernel(node: ast.stmt) -> TritonKernel | None:
     if not isinstance(node, ast.FunctionDef) or not any(map(is_jit, node.decorator_list)):
         return None
     arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
@@ -276,7 +276,7 @@ def _kernel(node: ast.stmt) -> Kernel | None:
         *zip(reversed(given), reversed(node.args.defaults), strict=False),
         *zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True),
     ]
-    return Kernel(
+    return TritonKernel(
         node.name,
         tuple(a.arg for a in arguments),
         frozenset(
@@ -351,7 +351,7 @@ class _Launches(ast.NodeVisitor):
 
 
 def _site(
-    program: TritonProgram, kernel: Kernel, call: ast.Call, around: tuple[Scope, ...]
+    program: TritonProgram, kernel: TritonKernel, call: ast.Call, around: tuple[Scope, ...]
 ) -> TritonLaunchSite:
     assert isinstance(call.func, ast.Subscript)
     grid, scope = call.func.slice, around[-1]
@@ -458,7 +458,7 @@ def _derived(scope: Scope, variables: set[str]) -> list[ast.stmt]:
 
 def _other_use(
     program: TritonProgram,
-    kernel: Kernel,
+    kernel: TritonKernel,
     around: tuple[Scope, ...],
     variables: set[str],
     derived: Sequence[ast.stmt],

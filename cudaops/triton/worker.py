@@ -37,7 +37,7 @@ ELEMENTS = {
 }  # fmt: skip
 
 
-class Refused(Exception):
+class ProgramRefused(Exception):
     """Something of the program is wrong; the text is one line."""
 
 
@@ -47,13 +47,15 @@ def main(arguments: list[str]) -> NoReturn:
     try:
         for name in ("torch", "triton"):
             if importlib.util.find_spec(name) is None:
-                raise Refused(f"{sys.executable} has no {name}; --python names one that has it")
+                raise ProgramRefused(
+                    f"{sys.executable} has no {name}; --python names one that has it"
+                )
         if task["task"] == "capture":
             reply = _Capture(task, out).reply()
         else:
             reply = _kernels().reply(task, out)
         reply |= device_facts(not task["interpret"])
-    except Refused as problem:
+    except ProgramRefused as problem:
         (out / "refused").write_text(" ".join(str(problem).split()), "utf-8")
         sys.exit(REFUSED)
     (out / "reply.json").write_text(json.dumps(reply), "utf-8")
@@ -99,7 +101,7 @@ class _Capture:
 
         on_gpu = not self.task["interpret"]
         if on_gpu and not torch.cuda.is_available():
-            raise Refused("torch sees no GPU: --executor cpu compares results without one")
+            raise ProgramRefused("torch sees no GPU: --executor cpu compares results without one")
         self._hook()
         script = self.task["script"]
         sys.argv = [script, *self.task["argv"]]
@@ -109,7 +111,7 @@ class _Capture:
             runpy.run_path(script, run_name="__main__")
         except SystemExit as ended:
             code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
-        except Refused:
+        except ProgramRefused:
             raise
         except BaseException as error:
             traceback.print_exc()
@@ -120,7 +122,7 @@ class _Capture:
                 text += (
                     "; Triton's interpreter takes no numpy 2.4 or later: pip install 'numpy<2.4'"
                 )
-            raise Refused(text) from error
+            raise ProgramRefused(text) from error
         if on_gpu:
             torch.cuda.synchronize()
         return {"exit": code, "launches": [*self.launches.values()]}

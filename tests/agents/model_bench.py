@@ -22,9 +22,9 @@ from cudaops.graph.services import make_executor, open_bench, open_knowledge
 from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
 from cudaops.memory.results import KernelMemory
-from cudaops.memory.run_memory import Snapshot
-from cudaops.models.build import ModelAccess
+from cudaops.memory.run_memory import MemorySnapshot
 from cudaops.models.caller import connect
+from cudaops.models.clients import ModelAccess
 from cudaops.models.journal import Journal
 from cudaops.models.names import parse_model
 from cudaops.program.whole_program import standing_beside
@@ -91,7 +91,7 @@ def develop(
         servers = build_servers(Session(bench=on.bench), lambda: open_knowledge(settings))
         async with Toolbox(servers) as toolbox:
             caller = connect(name, access, journal=calls, backoff=waits.backoff)
-            snapshot = Snapshot(memory=KernelMemory(key=key_of(on.bench)))
+            snapshot = MemorySnapshot(memory=KernelMemory(key=key_of(on.bench)))
             developer = ModelDeveloper(
                 model=name.text,
                 conversation=Conversation(caller, toolbox, calls, heard.said.append),

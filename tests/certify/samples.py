@@ -16,9 +16,9 @@ from cudaops.domain.certificate import (
     AnchorOutput,
     AuthorProgram,
     BufferHash,
-    Build,
     CandidateIdentity,
     Certificate,
+    CertifiedBuild,
     FileHash,
     WorkloadIdentity,
 )
@@ -102,7 +102,7 @@ def certificate(ratio: float = 2.0) -> Certificate:
         ),
         files=(FileHash(path="best.cu", sha256=HASH),),
         builds=(
-            Build.model_validate(
+            CertifiedBuild.model_validate(
                 {
                     "what": "candidate",
                     "key": "k",

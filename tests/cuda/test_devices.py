@@ -20,11 +20,11 @@ from cudaops.timemodel.work import (
     MemorySite,
     Mix,
     Phase,
-    Step,
     Stretch,
     ThreadCounts,
     Traffic,
     Use,
+    WorkStep,
 )
 
 RAW = Path(__file__).parents[1] / "data" / "ncu" / "h200_naive_matmul_1024.raw.csv"
@@ -201,7 +201,7 @@ def streaming(blocks: int) -> KernelWork:
     """c[i] = a[i] + b[i], 256 floats a block."""
     load = MemorySite("global", False, False, "k.cu", 1, 4, 16, 16, 256, 1.0, 1.0, 4.0, 0.0, 128.0)
     store = MemorySite("global", True, False, "k.cu", 2, 4, 8, 8, 256, 1.0, 1.0, 4.0, 0.0, 128.0)
-    step = Step((Use(0, 2.0),), Mix(3, fp32=1, alu=2), (Use(1, 1.0),), needs=(1,))
+    step = WorkStep((Use(0, 2.0),), Mix(3, fp32=1, alu=2), (Use(1, 1.0),), needs=(1,))
     moved = blocks * 1024.0
     return KernelWork(
         blocks, 256, 32, 0, 0, (Phase((Stretch((step,), 1.0),), 1.0, False),), (load, store),
@@ -211,7 +211,7 @@ def streaming(blocks: int) -> KernelWork:
 
 def arithmetic(blocks: int) -> KernelWork:
     """6400 FFMA a warp and nothing else."""
-    step = Step(mix=Mix(64.0, fp32=64.0))
+    step = WorkStep(mix=Mix(64.0, fp32=64.0))
     phase = Phase((Stretch((step,), 100.0),), 1.0, False)
     return KernelWork(blocks, 256, 32, 0, 0, (phase,), (), ThreadCounts(), Traffic(0, 0, 0, True))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.cuda.hot_spots import Instruction, hot_instructions, hot_lines, kind_of
+from cudaops.cuda.hot_spots import SassInstruction, hot_instructions, hot_lines, kind_of
 from cudaops.domain.base import SourceLocation
 
 TEXTS = {
@@ -19,8 +19,8 @@ def text_of(place: SourceLocation) -> str:
 def at(
     offset: int, sass: str, samples: int, reason: str = "wait", *, global_sectors: int = 0,
     shared_wavefronts: int = 0,
-) -> Instruction:  # fmt: skip
-    return Instruction(
+) -> SassInstruction:  # fmt: skip
+    return SassInstruction(
         offset=offset, sass=sass, executed=100, samples=samples,
         stalls={reason: samples} if samples else {}, global_sectors=global_sectors,
         shared_wavefronts=shared_wavefronts,

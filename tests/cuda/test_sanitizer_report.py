@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from cudaops.cuda.sanitizer_report import (
     Nearest,
-    Report,
     SanitizerFinding,
     SanitizerLocation,
+    SanitizerReport,
     parse_report,
 )
 from tests.lanes import examples
@@ -22,7 +22,7 @@ LOGS = {path.stem: path.read_text() for path in sorted(DATA.glob("*.log"))}
 A = 0x7F02D3A00000
 
 
-def report(name: str) -> Report:
+def report(name: str) -> SanitizerReport:
     return parse_report(LOGS[name])
 
 
@@ -166,7 +166,7 @@ def test_a_distance_that_contradicts_its_addresses_is_dropped() -> None:
     assert second.nearest is not None
 
 
-def facts(read: Report) -> set[tuple[object, ...]]:
+def facts(read: SanitizerReport) -> set[tuple[object, ...]]:
     """Everything a finding ties together that a reader would act on."""
     told: set[tuple[object, ...]] = set()
     for f in read.findings:
@@ -214,7 +214,7 @@ def test_shuffled_and_doubled_lines_never_look_clean(name: str, doubled: list[in
 def test_any_text_is_read_without_an_error(text: str) -> None:
     marked = "".join(f"========= {line}\n" for line in text.splitlines())
     for read in (parse_report(text), parse_report(marked)):
-        assert isinstance(read, Report)
+        assert isinstance(read, SanitizerReport)
 
 
 @settings(max_examples=examples(200), deadline=None)
@@ -222,4 +222,4 @@ def test_any_text_is_read_without_an_error(text: str) -> None:
 def test_garbage_between_raises_nothing(name: str, garbage: bytes, at: int) -> None:
     text = LOGS[name].encode()
     damaged = (text[:at] + garbage + text[at:]).decode("utf-8", "replace")
-    assert isinstance(parse_report(damaged), Report)
+    assert isinstance(parse_report(damaged), SanitizerReport)

@@ -20,7 +20,7 @@ from pydantic import SecretStr
 
 from cudaops.doctor import LADDER
 from cudaops.doctor.ladder import PlannedCheck, Rung, climb
-from cudaops.doctor.machine import Response, Runner
+from cudaops.doctor.machine import ProbeRunner, Response
 from cudaops.domain.execution import CompileFailed, KernelResources, Misbehaved, Unit
 from cudaops.domain.program import Program
 from cudaops.errors import PrerequisiteError
@@ -156,7 +156,7 @@ class OtherMachine:
     variables: dict[str, str] = field(default_factory=dict)
     packages: tuple[str, ...] = ("cuda.bindings", "langchain_nvidia_ai_endpoints")
     pages: Callable[[str], Response] = lambda url: Response(404, "")
-    replies: Runner | None = None
+    replies: ProbeRunner | None = None
     built: Platform | None = None
     commands: list[str] = field(default_factory=list)
     """What was run, in order."""
@@ -194,7 +194,7 @@ class OtherMachine:
     def platform(self, cache: Path, sm_arch: str) -> Platform:
         return self.built or OtherPlatform(sm_arch)
 
-    def runner(self) -> Runner:
+    def runner(self) -> ProbeRunner:
         return self.replies or OtherRunner()
 
     def get(self, url: str, headers: dict[str, str], timeout_s: float) -> Response:

@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from cudaops.doctor import LADDER, Examination, examine, table
-from cudaops.doctor.host import STEPS as HOST
 from cudaops.doctor.ladder import (
     CheckContext,
     CheckOutcome,
@@ -22,6 +21,7 @@ from cudaops.doctor.ladder import (
     missing,
     ok,
 )
+from cudaops.doctor.prerequisites import STEPS as HOST
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.settings import Settings
 from tests.doctor.machines import OtherMachine, climbed, settings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.doctor.ladder import Rung
-from cudaops.doctor.machine import Runner, ThisMachine
+from cudaops.doctor.machine import ProbeRunner, ThisMachine
 from cudaops.domain.execution import Misbehaved
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cuda.build import GpuBuilder
@@ -118,7 +118,7 @@ class StandInMachine(OtherMachine):
     def platform(self, cache: Path, sm_arch: str) -> Platform:
         return StandInPlatform(cache, GpuBuilder(cache / "gpu", sm_arch))
 
-    def runner(self) -> Runner:
+    def runner(self) -> ProbeRunner:
         return RunnerSession(DRIVER)
 
 
@@ -135,7 +135,7 @@ def test_the_real_runner_of_a_machine_without_a_gpu(tmp_path: Path) -> None:
     """Where there is a GPU, the same rung is ok."""
 
     class Unlike(OtherMachine):
-        def runner(self) -> Runner:
+        def runner(self) -> ProbeRunner:
             return ThisMachine().runner()
 
     found = rung(Unlike(), tmp_path, "runner")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.doctor.host import python
 from cudaops.doctor.ladder import Rung
 from cudaops.doctor.machine import Response, ThisMachine
+from cudaops.doctor.prerequisites import python
 from cudaops.rag.embedding import EMBEDDING_MODEL, RERANK_MODEL
 from tests.doctor.machines import OtherMachine, climbed, settings
 

@@ -11,7 +11,7 @@ import random
 import struct
 import sys
 
-from cudaops.program.ptx_instructions import BITS, Operation, instructions
+from cudaops.program.ptx_instructions import BITS, PtxOperation, instructions
 
 SAMPLES = 32
 """Of each instruction: a warp."""
@@ -67,7 +67,7 @@ def _launches() -> str:
     )
 
 
-def _case(number: int, name: str, one: Operation) -> str:
+def _case(number: int, name: str, one: PtxOperation) -> str:
     assert one.writes is not None
     head: list[str] = []
     operands: list[str] = []

@@ -15,11 +15,11 @@ import pytest
 
 from cudaops.domain.execution import Captured, CaptureOutcome, Misbehaved
 from cudaops.domain.program import Program
-from cudaops.executors.capture.program import kernel_ms
+from cudaops.executors.capture.recording import kernel_ms
 from cudaops.executors.capture.report import Malformed, least_needed
 from cudaops.executors.cpu import report as cpu_report
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.executors.cpu.report import Report, read_report, report_of
+from cudaops.executors.cpu.report import CheckerReport, read_report, report_of
 from cudaops.executors.isolation.level import enforce
 from cudaops.executors.untrusted_files import (
     UntrustedFileError,
@@ -359,6 +359,6 @@ def test_a_printed_time_is_finite() -> None:
 )
 def test_no_room_that_no_recorder_asks_for(line: tuple[str, ...]) -> None:
     with pytest.raises(Malformed):
-        least_needed(Report((("needs", *line),), None), "k")
-    assert least_needed(Report((("needs", "k", "30"),), None), "k") == 30
-    assert least_needed(Report((), None), "k") == 0
+        least_needed(CheckerReport((("needs", *line),), None), "k")
+    assert least_needed(CheckerReport((("needs", "k", "30"),), None), "k") == 30
+    assert least_needed(CheckerReport((), None), "k") == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cudaops.domain.workload import ScalarArgument
 from cudaops.executors.capture.report import recorded
-from cudaops.executors.capture.workloads import LARGE_BYTES, Source, WorkloadReader
+from cudaops.executors.capture.workloads import LARGE_BYTES, CaptureFiles, WorkloadReader
 from cudaops.executors.cpu.report import report_of
 from tests.executors.cases import program
 
@@ -48,7 +48,7 @@ def captured(
         ]
     report = report_of(io.BytesIO("\n".join([*lines, "end", ""]).encode()))
     parsed = program(folder, KERNEL, MAIN)
-    source = Source(None, blobs, 4 * size_bytes)
+    source = CaptureFiles(None, blobs, 4 * size_bytes)
     reader = WorkloadReader(parsed, parsed.kernel("k"), report, source, folder / "kept")
     workloads = reader.read(recorded(report, parsed, "k"), float(len(launches)))
     assert all((Path(w.folder) / "a0.before.bin").stat().st_size == size_bytes for w in workloads)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cudaops.executors.ledger import (
     LEDGER,
-    Interval,
     Ledger,
+    WorkInterval,
     seconds_by_tool,
     tool_of,
     union_seconds,
@@ -19,7 +19,7 @@ from cudaops.executors.process import run_bounded
 
 
 def test_overlap_counts_once() -> None:
-    work = [Interval("nvcc", 0, 4), Interval("nvcc", 3, 5), Interval("ncu", 4, 6)]
+    work = [WorkInterval("nvcc", 0, 4), WorkInterval("nvcc", 3, 5), WorkInterval("ncu", 4, 6)]
     assert union_seconds(work) == 6
     assert seconds_by_tool(work, 10) == {"ncu": 2.0, "nvcc": 5.0, "cudaops itself": 4.0}
 
@@ -28,7 +28,7 @@ def test_overlap_counts_once() -> None:
 def test_the_union_is_never_more_than_the_sum_or_less_than_the_longest(
     spans: list[tuple[float, float]],
 ) -> None:
-    work = [Interval("t", start, start + length) for start, length in spans]
+    work = [WorkInterval("t", start, start + length) for start, length in spans]
     lengths = [i.end - i.start for i in work]
     assert max(lengths, default=0.0) - 1e-9 <= union_seconds(work) <= sum(lengths) + 1e-9
 
@@ -37,8 +37,8 @@ def test_only_what_came_after_is_told() -> None:
     ledger = Ledger()
     ledger.add("nvcc", 1.0, 3.0)
     ledger.add("ncu", 4.0, 6.0)
-    assert ledger.since(3.5) == (Interval("ncu", 4.0, 6.0),)
-    assert ledger.since(2.0)[0] == Interval("nvcc", 2.0, 3.0)
+    assert ledger.since(3.5) == (WorkInterval("ncu", 4.0, 6.0),)
+    assert ledger.since(2.0)[0] == WorkInterval("nvcc", 2.0, 3.0)
 
 
 def test_a_child_is_noted_as_its_tool(tmp_path: Path) -> None:

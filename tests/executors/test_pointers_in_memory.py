@@ -18,7 +18,7 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cpu.unit import captured_inputs
 from cudaops.executors.cuda.protocol import Buffer
 from cudaops.executors.cuda.runner.driver import Driver
-from cudaops.executors.cuda.runner.memory import Memory, Region
+from cudaops.executors.cuda.runner.memory import Region, TaskMemory
 from cudaops.executors.cuda.runner.replay import moved
 from cudaops.gates.evaluate import evaluate
 from cudaops.program.plans import baseline_plan, make_rewrite
@@ -142,7 +142,7 @@ def test_addresses_in_a_file_are_those_of_the_device(tmp_path: Path) -> None:
         Buffer(index=1, size_bytes=128, file=str(tmp_path / "row"), address=0x10000, widened_by=2),
     )  # fmt: skip
     regions = {i: Region(at, 1, "", at, False) for i, at in enumerate((0x500000, 0x700000))}
-    memory = Memory(cast(Driver, None))
+    memory = TaskMemory(cast(Driver, None))
     given, same = moved(memory, (table, row), regions)
     found = np.fromfile(str(given.file), dtype=np.uint64)
     assert found.tolist() == [0x700000, 0x700010, 0x700080, 0x500000, 7, 0xFFFF]

@@ -228,7 +228,7 @@ FIRST = (
 
 def killed_run(folder: Path) -> tuple[RunOptions, Shelf]:
     """What the killed process and the one that goes on both run."""
-    options = options_of(MM, folder, SearchOptions(strategy="branch", width=6))
+    options = options_of(MM, folder, SearchOptions(strategy="branch", width=5))
     return options, Shelf(FIRST, log=folder.parent / "calls.txt")
 
 

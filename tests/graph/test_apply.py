@@ -24,7 +24,7 @@ from cudaops.cli.runs import load_record
 from cudaops.domain.run import RunOptions
 from cudaops.errors import InputError
 from cudaops.executors.base import close_executor
-from cudaops.graph.apply import Target, open_target, put_in, take_out
+from cudaops.graph.apply import ApplyTarget, open_target, put_in, take_out
 from cudaops.graph.folder import taken_home, write_best
 from cudaops.graph.resolve_options import place, run_options
 from cudaops.graph.services import make_executor, open_bench, with_found_device
@@ -114,7 +114,7 @@ class Made(NamedTuple):
     before: dict[str, bytes]
 
     @property
-    def target(self) -> Target:
+    def target(self) -> ApplyTarget:
         return open_target(self.run, load_record(self.run))
 
 
@@ -272,7 +272,7 @@ def single(tmp_path: Path) -> Path:
     return source
 
 
-def over_and_over(target: Target) -> None:
+def over_and_over(target: ApplyTarget) -> None:
     while True:
         put_in(target)
         take_out(target)

@@ -33,7 +33,7 @@ from cudaops.graph.folder import best_texts
 from cudaops.memory.store import Memory
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
-from cudaops.reports.confirmations import Confirmed, to_record
+from cudaops.reports.confirmations import ConfirmationRow, to_record
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings
 from tests.certify.runs import cudaops
@@ -365,7 +365,7 @@ def test_a_folder_of_certificates_is_one_table(home: Path, tmp_path: Path) -> No
     (path,) = drifted.glob("confirmations/*/confirmation.json")
     confirmation = open_envelope(path.read_bytes(), "confirmation").record
     assert isinstance(confirmation, Confirmation)
-    row = to_record(Confirmed("deep/drifted", certificate_of(drifted), confirmation))
+    row = to_record(ConfirmationRow("deep/drifted", certificate_of(drifted), confirmation))
     assert row["result"] == "drifted"
     assert row["drift_pct"] == pytest.approx(-50, abs=5)
     assert any(text.startswith("nvcc 12.8 to ") for text in row["tools_changed"])

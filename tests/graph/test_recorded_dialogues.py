@@ -20,7 +20,7 @@ from cudaops.models.scripted import Script, recorded_script
 from cudaops.program.parse import load_program
 from cudaops.prompts.answers import CoderAnswer, Unusable, read_rewrite
 from cudaops.prompts.hypotheses import read_hypotheses, read_lesson, read_nothing
-from cudaops.reports.recording import Recording, read_recording
+from cudaops.reports.recording import RunRecording, read_recording
 from cudaops.reports.replay import steps_of
 from cudaops.settings import load_settings
 
@@ -38,7 +38,7 @@ SMALL = {
 """The histogram's sizes for `make test`; the dialogue's own are larger."""
 
 
-def recording_of(name: str) -> Recording:
+def recording_of(name: str) -> RunRecording:
     return read_recording(DIALOGUES / name)
 
 

@@ -12,15 +12,15 @@ import pytest
 from langgraph.types import Send
 
 from cudaops.errors import SandboxUnavailable
-from cudaops.graph.branches import Search
-from cudaops.graph.build import Clock, build_graph, overlapping, route_gather, route_seed
+from cudaops.graph.branches import BranchSearch
+from cudaops.graph.build import BusyTime, build_graph, overlapping, route_gather, route_seed
 from cudaops.graph.context import Context
 from cudaops.graph.state import State
 
 
 def state(tasks: int = 0, *, judged: int = 0, proposal: Any = None) -> State:
     search = {
-        **Search(judged=judged).model_dump(mode="json"),
+        **BranchSearch(judged=judged).model_dump(mode="json"),
         "tasks": [{"order": i} for i in range(tasks)],
     }
     given: State = {
@@ -69,7 +69,7 @@ def test_each_strategy_has_its_nodes() -> None:
 
 
 def test_time_of_several_at_once_is_counted_once() -> None:
-    clock = Clock()
+    clock = BusyTime()
     started = time.monotonic()
     clock.start()
     clock.start()
@@ -87,7 +87,7 @@ def test_a_branch_that_the_sandbox_cannot_run_ends_the_run_with_the_remedy() -> 
     events = SimpleNamespace(emit=lambda *args: said.append(args[3]))
     context = SimpleNamespace(interrupted=lambda: False, events=events)
     runtime = cast(Any, SimpleNamespace(context=context))
-    node = overlapping("explore", "optimizer", body)
+    node = overlapping(body)
     with pytest.raises(SandboxUnavailable, match="install it"):
         asyncio.run(cast(Any, node({}, runtime=runtime)))
     assert said == ["g++ is gone; install it"]
@@ -99,4 +99,4 @@ def test_no_branch_begins_after_an_interrupt() -> None:
 
     runtime = cast(Any, SimpleNamespace(context=SimpleNamespace(interrupted=lambda: True)))
     with pytest.raises(KeyboardInterrupt):
-        asyncio.run(cast(Any, overlapping("explore", "optimizer", body)({}, runtime=runtime)))
+        asyncio.run(cast(Any, overlapping(body)({}, runtime=runtime)))

@@ -10,7 +10,7 @@ import pytest
 from cudaops.domain.judgement import Attempt, Gate, Judgement
 from cudaops.domain.memory import MemoryEntry
 from cudaops.memory.results import MOST, put_together
-from cudaops.memory.run_memory import RunMemory, Snapshot, entry_again, entry_of
+from cudaops.memory.run_memory import MemorySnapshot, RunMemory, entry_again, entry_of
 from cudaops.memory.store import Memory
 from tests.memory.made import KEY, entry
 
@@ -44,7 +44,7 @@ def test_the_snapshot_stays_while_the_run_writes(tmp_path: Path) -> None:
     assert "my note" in before[0]
     assert len(Memory(tmp_path).recall(KEY).entries) == 2
 
-    kept = Snapshot.model_validate_json(run.snapshot.model_dump_json())
+    kept = MemorySnapshot.model_validate_json(run.snapshot.model_dump_json())
     resumed = RunMemory(tmp_path, KEY, kept)
     assert resumed.snapshot == run.snapshot
     assert resumed.snapshot.ranking("l1_load_throughput") == run.snapshot.ranking(

@@ -7,8 +7,8 @@ from pathlib import Path
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from cudaops.models.budget import Budget
-from cudaops.models.build import ModelAccess, Timeouts
-from cudaops.models.caller import Caller
+from cudaops.models.caller import ModelCaller
+from cudaops.models.clients import ModelAccess, Timeouts
 from cudaops.models.failures import Backoff
 from cudaops.models.journal import Journal
 from cudaops.models.names import ModelName, parse_model
@@ -46,10 +46,10 @@ def caller(
     waits: Waits | None = None,
     timeouts: Timeouts | None = None,
     repeat_last: bool = False,
-) -> tuple[Caller, ScriptedModel]:
+) -> tuple[ModelCaller, ScriptedModel]:
     """A caller and the model behind it."""
     model = ScriptedModel(answers=answers, repeat_last=repeat_last)
-    made = Caller(
+    made = ModelCaller(
         model,
         NAME,
         ModelAccess(timeouts=timeouts or Timeouts()),

@@ -1,4 +1,4 @@
-"""Anthropic's client, asked through `Caller`, against a local server that speaks its protocol."""
+"""Anthropic's client through `ModelCaller`, against a local server that speaks its protocol."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage
 
 from cudaops.models.budget import Budget
-from cudaops.models.build import ModelAccess
-from cudaops.models.caller import Caller, ModelAnswer
+from cudaops.models.caller import ModelAnswer, ModelCaller
+from cudaops.models.clients import ModelAccess
 from cudaops.models.names import parse_model
 from cudaops.models.prices import known_price
 
@@ -95,12 +95,12 @@ def server() -> Iterator[Server]:
         server.shutdown()
 
 
-def ask(server: Server, *dialogues: list[BaseMessage]) -> tuple[list[ModelAnswer], Caller]:
+def ask(server: Server, *dialogues: list[BaseMessage]) -> tuple[list[ModelAnswer], ModelCaller]:
     model = langchain_anthropic.ChatAnthropic(
         model=NAME.model, api_key="test-key", max_retries=0,
         base_url=f"http://127.0.0.1:{server.server_address[1]}",
     )  # fmt: skip
-    caller = Caller(model, NAME, ModelAccess(), budget=Budget(price=known_price(NAME)))
+    caller = ModelCaller(model, NAME, ModelAccess(), budget=Budget(price=known_price(NAME)))
 
     async def all_of_them() -> list[ModelAnswer]:
         return [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from cudaops.errors import InputError, ModelUnavailable, PrerequisiteError
-from cudaops.models.build import (
+from cudaops.models.clients import (
     INSTALL,
     NO_KEY,
     OFFICIAL_URLS,

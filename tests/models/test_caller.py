@@ -14,8 +14,8 @@ from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 
 from cudaops.errors import InputError, ModelUnavailable
-from cudaops.models.build import ModelAccess, Timeouts
-from cudaops.models.caller import CONTINUATIONS, OUTPUT_TOKENS, Caller, ModelAnswer
+from cudaops.models.caller import CONTINUATIONS, OUTPUT_TOKENS, ModelAnswer, ModelCaller
+from cudaops.models.clients import ModelAccess, Timeouts
 from cudaops.models.names import parse_model
 from cudaops.models.scripted import Scripted, ScriptedModel, ScriptedToolCall
 from cudaops.models.streaming import CONTINUE, MALFORMED
@@ -24,7 +24,7 @@ from tests.models.asked import DIALOGUE, LOOK, NAME, Waits, caller
 OK = Scripted("the answer", input_tokens=50, output_tokens=5)
 
 
-def ask(asks: Caller, **options: Any) -> ModelAnswer:
+def ask(asks: ModelCaller, **options: Any) -> ModelAnswer:
     return asyncio.run(asks.ask("coder", DIALOGUE, scope="01", **options))
 
 
@@ -176,7 +176,7 @@ class Unsteady(ScriptedModel):
 
 def test_a_model_that_refuses_tools_is_asked_without_from_then_on() -> None:
     model = Unsteady(answers=(OK, OK))
-    asks = Caller(model, NAME, ModelAccess(), backoff=Waits().backoff)
+    asks = ModelCaller(model, NAME, ModelAccess(), backoff=Waits().backoff)
     first, second = ask(asks, tools=[LOOK]), ask(asks, tools=[LOOK])
     assert (first.call.tries, second.call.tries) == (2, 1)
     assert "called without tools" in (first.call.problem or "")
@@ -211,7 +211,7 @@ def test_a_model_that_cannot_stream_and_a_call_that_cannot_be_read() -> None:
         invalid_tool_calls=[broken],
         response_metadata={"finish_reason": "stop"},
     )
-    asks = Caller(Whole(messages=iter([said])), NAME, ModelAccess())
+    asks = ModelCaller(Whole(messages=iter([said])), NAME, ModelAccess())
     answer = ask(asks, tools=[LOOK])
     assert answer.text == "see"
     (call,) = answer.tool_calls
@@ -265,7 +265,9 @@ def test_a_stream_with_no_end_is_a_lost_connection_where_ends_are_always_said() 
 
     model = Cut(answers=(Scripted("half"), OK))
     name = parse_model("openai:test/chat")
-    asks = Caller(model, name, ModelAccess(base_url="http://127.0.0.1:9"), backoff=waits.backoff)
+    asks = ModelCaller(
+        model, name, ModelAccess(base_url="http://127.0.0.1:9"), backoff=waits.backoff
+    )
     answer = asyncio.run(asks.ask("coder", DIALOGUE, scope="01"))
     assert (answer.text, answer.call.tries) == ("the answer", 2)
     assert answer.call.tokens.estimated

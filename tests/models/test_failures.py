@@ -9,7 +9,7 @@ import pytest
 from langchain_core.messages import HumanMessage
 
 from cudaops.errors import ModelUnavailable
-from cudaops.models.build import ModelAccess, Timeouts, build_model, http_answer, request_options
+from cudaops.models.clients import ModelAccess, Timeouts, build_model, http_answer, request_options
 from cudaops.models.failures import LONGEST_MESSAGE, Failure, HttpAnswer, classify, one_line
 from cudaops.models.names import parse_model
 from cudaops.models.streaming import send

@@ -15,7 +15,7 @@ import pytest
 
 from cudaops.errors import ModelUnavailable, SandboxUnavailable
 from cudaops.models.budget import Budget
-from cudaops.models.caller import Caller, ModelAnswer
+from cudaops.models.caller import ModelAnswer, ModelCaller
 from cudaops.models.journal import CallEntry, Journal, question_key
 from cudaops.models.scripted import Scripted, ScriptedToolCall
 from tests.models.asked import DIALOGUE, LOOK, caller
@@ -42,7 +42,7 @@ asyncio.run(main())
 """
 
 
-def ask(asks: Caller, scope: str = "01", **options: Any) -> ModelAnswer:
+def ask(asks: ModelCaller, scope: str = "01", **options: Any) -> ModelAnswer:
     return asyncio.run(asks.ask("coder", DIALOGUE, scope=scope, **options))
 
 

@@ -1,4 +1,4 @@
-"""The real clients of NVIDIA and OpenAI, asked through `Caller`, against the local NIM server."""
+"""The clients of NVIDIA and OpenAI through `ModelCaller`, against the local NIM server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, SystemMessage, To
 
 from cudaops.domain.model_use import ModelRole
 from cudaops.errors import ModelUnavailable
-from cudaops.models.build import ModelAccess, Timeouts, build_model
-from cudaops.models.caller import Caller, ModelAnswer
+from cudaops.models.caller import ModelAnswer, ModelCaller
+from cudaops.models.clients import ModelAccess, Timeouts, build_model
 from cudaops.models.failures import Backoff
 from cudaops.models.names import parse_model
 from cudaops.models.scripted import Scripted, ScriptedModel, ScriptedToolCall
@@ -67,7 +67,7 @@ class Session:
             timeouts=self.timeouts,
         )
         backoff = Backoff(sleep=self._wait, random=lambda: 1.0)
-        self.caller = Caller(build_model(name, access), name, access, backoff=backoff)
+        self.caller = ModelCaller(build_model(name, access), name, access, backoff=backoff)
 
     async def _wait(self, seconds: float) -> None:
         self.waits.append(seconds)
@@ -299,7 +299,7 @@ def test_a_script_says_the_same_over_http(nim: Nim, connect: Connect) -> None:
     over_http = connect()
     in_memory = connect()
     name = parse_model("scripted:answers.json")
-    in_memory.caller = Caller(
+    in_memory.caller = ModelCaller(
         ScriptedModel(answers=answers),
         name,
         ModelAccess(),

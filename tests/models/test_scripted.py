@@ -15,8 +15,8 @@ from langchain_core.tools import tool
 
 from cudaops.domain.model_use import ModelRole
 from cudaops.errors import InputError, ModelUnavailable
-from cudaops.models.build import ModelAccess
-from cudaops.models.caller import Caller
+from cudaops.models.caller import ModelCaller
+from cudaops.models.clients import ModelAccess
 from cudaops.models.journal import Journal
 from cudaops.models.names import parse_model
 from cudaops.models.scripted import (
@@ -256,7 +256,7 @@ def journalled(
     folder: Path, model: ScriptedModel, questions: Sequence[tuple[ModelRole, str]]
 ) -> Any:
     name = parse_model("scripted:answers.json")
-    caller = Caller(model, name, ModelAccess(), journal=Journal(folder))
+    caller = ModelCaller(model, name, ModelAccess(), journal=Journal(folder))
 
     async def ask() -> list[tuple[str, int]]:
         asked = [

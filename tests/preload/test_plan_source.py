@@ -17,7 +17,7 @@ from cudaops.executors.cuda.protocol import Launchable
 from cudaops.executors.cuda.symbols import PlacedParameter
 from cudaops.executors.cuda.toolchain import require_nvcc, toolkit_home
 from cudaops.preload.library import SOURCES
-from cudaops.preload.plan_source import Taken, plan_source
+from cudaops.preload.plan_source import CubinKernel, plan_source
 from cudaops.program.cpp import Speller, cpp
 from cudaops.program.expressions import NullPointer, PointerValue, parse
 from cudaops.program.plans import make_rewrite
@@ -209,9 +209,9 @@ def test_the_driver_is_declared_as_nvidia_declares_it(tmp_path: Path) -> None:
     subprocess.run([*command, "-fsyntax-only", "main.cpp"], cwd=tmp_path, check=True, timeout=60)
 
 
-def taken(kind: str, size_bytes: int) -> Taken:
+def taken(kind: str, size_bytes: int) -> CubinKernel:
     launchable = Launchable(entry=0, symbol="s", shown="s", parameter_types=(kind,))
-    return Taken(launchable, [PlacedParameter(0, size_bytes)])
+    return CubinKernel(launchable, [PlacedParameter(0, size_bytes)])
 
 
 def plan_of(argument: str, parameter: str, kind: str, size_bytes: int, element: Element) -> str:

@@ -6,11 +6,11 @@ import textwrap
 from pathlib import Path
 
 from cudaops.domain.judgement import Policy
-from cudaops.domain.program import Problem
+from cudaops.domain.program import ReferenceProblem
 from cudaops.domain.run import RunOptions
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.graph.services import open_bench
-from cudaops.problem.reference import FIRST_SEED, Draw, Drawer, find_interpreter
+from cudaops.problem.reference import FIRST_SEED, Drawer, ReferenceDraw, find_interpreter
 from cudaops.sandbox.workbench import Workbench
 
 SCALE = """
@@ -60,13 +60,13 @@ def bench_of(folder: Path, cache: Path, script: str, source: str = SCALE_CU) -> 
     return open_bench(options, executor)
 
 
-def drawn(folder: Path, script: str, *seeds: int) -> tuple[Draw, ...]:
+def drawn(folder: Path, script: str, *seeds: int) -> tuple[ReferenceDraw, ...]:
     """Draws of a problem."""
     path, _ = written(folder / "problem", script)
     drawer = Drawer(path, find_interpreter(None), 30.0)
     return drawer.draw(seeds or (FIRST_SEED,), folder / "draws")
 
 
-def problem_of(folder: Path, script: str) -> Problem:
+def problem_of(folder: Path, script: str) -> ReferenceProblem:
     """What a first draw says of it."""
     return drawn(folder, script)[0].problem

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cudaops.domain.program import Problem, ProblemArray, ProblemNumber, Program
+from cudaops.domain.program import ProblemArray, ProblemNumber, Program, ReferenceProblem
 from cudaops.errors import InputError
 from cudaops.problem.host_program import authored, problem_program, without_main
 from cudaops.program.parse import parse_files
@@ -20,19 +20,21 @@ BY = ProblemNumber(name="by", is_integer=False, value=2.5)
 KERNEL = "__global__ void k(const float* x, float* out, int n) {}\n"
 
 
-def problem(*outputs: ProblemArray, arrays: tuple[ProblemArray, ...] = (X, LABELS)) -> Problem:
-    return Problem(
+def problem(
+    *outputs: ProblemArray, arrays: tuple[ProblemArray, ...] = (X, LABELS)
+) -> ReferenceProblem:
+    return ReferenceProblem(
         script="/p.py", sha256="0" * 64, python="/python", form="function", arrays=arrays,
         numbers=(N, BY), outputs=outputs or (OUT,),
     )  # fmt: skip
 
 
-def made(folder: Path, source: str, of: Problem | None = None) -> Program:
+def made(folder: Path, source: str, of: ReferenceProblem | None = None) -> Program:
     (folder / "k.cu").write_text(source, "utf-8")
     return problem_program(folder / "k.cu", of or problem())
 
 
-def launcher(folder: Path, source: str, of: Problem | None = None) -> str:
+def launcher(folder: Path, source: str, of: ReferenceProblem | None = None) -> str:
     """The launching function, in one line."""
     text = without_main(made(folder, source, of)).main.text
     return " ".join(text.partition("inline cudaError_t launch_kernels(")[2].split())

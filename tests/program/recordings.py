@@ -17,7 +17,7 @@ from cudaops.domain.workload import (
     ScalarArgument,
     Workload,
 )
-from cudaops.program.derived_plan import Side
+from cudaops.program.derived_plan import RecordedProgram
 from cudaops.program.parse import parse_files
 
 Memory = tuple[int, str, str]
@@ -79,7 +79,7 @@ def launch(
     )
 
 
-def side(program: Program, *launches: RecordedLaunch) -> Side:
+def side(program: Program, *launches: RecordedLaunch) -> RecordedProgram:
     """A program with what a run of it showed."""
     counts = tuple(
         LaunchCount(kernel=name, launches=1, skipped=0, seconds=0.1)
@@ -95,7 +95,7 @@ def side(program: Program, *launches: RecordedLaunch) -> Side:
         seconds=0.1,
         recorded=launches,
     )
-    return Side(program, captured)
+    return RecordedProgram(program, captured)
 
 
 def workload_of(one: RecordedLaunch, name: str = "w0") -> Workload:

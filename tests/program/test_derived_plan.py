@@ -11,7 +11,7 @@ from cudaops.domain.workload import Argument
 from cudaops.errors import InputError
 from cudaops.program.buffers import spelled_memory
 from cudaops.program.derived_plan import derived_plan
-from cudaops.program.plan_text import Member, Packed, PlanText
+from cudaops.program.plan_text import Packed, PlanText, StructurePointer
 from tests.program.recordings import launch, number, parse, pointer, side, structure, workload_of
 
 HEAD = """
@@ -245,7 +245,7 @@ def test_members_of_the_authors_structure_are_taken_from_it() -> None:
         "requires gridDim.y == 1",
         "requires gridDim.z == 1",
     ]
-    x, out = Member("task", "task.x", 16), Member("task", "task.out", 0)
+    x, out = StructurePointer("task", "task.x", 16), StructurePointer("task", "task.out", 0)
     assert found.entries["fast"] == {0: x, 1: out}
 
 

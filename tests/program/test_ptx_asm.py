@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cudaops.program.hygiene import check_source
 from cudaops.program.lexing import apply_edits, byte_text, lex, plain_text
-from cudaops.program.ptx_asm import Statement, asm_edits, asm_statements
+from cudaops.program.ptx_asm import AsmStatement, asm_edits, asm_statements
 from cudaops.program.ptx_instructions import instructions, operation
 from cudaops.program.ptx_text import AsmError
 from tests.lanes import examples
@@ -151,7 +151,7 @@ _WORDS = st.sampled_from(
 def test_whatever_is_read_holds_allowed_instructions_alone(words: list[str]) -> None:
     body = f'asm volatile("{" ".join(words)}" : "+f"(y) : "f"(z));'
     for found in asm_statements(lex(byte_text(text_of(body)))):
-        assert isinstance(found, AsmError | Statement)
-        if isinstance(found, Statement):
+        assert isinstance(found, AsmError | AsmStatement)
+        if isinstance(found, AsmStatement):
             assert not {"exit", "bra", "%%clock", "//", "/*", "\\x3b"} & {*words}
             assert any(operation(word) for word in words)

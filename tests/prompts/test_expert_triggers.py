@@ -35,11 +35,11 @@ from cudaops.timemodel.work import (
     MemorySite,
     Mix,
     Phase,
-    Step,
     Stretch,
     ThreadCounts,
     Traffic,
     Use,
+    WorkStep,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -225,7 +225,7 @@ def test_a_modelled_stream() -> None:
     store = MemorySite(
         "global", True, False, "k.cu", 1, 4, 8, 8, 256, 1.0, 1.0, 4.0, useful_bytes=128
     )
-    step = Step((Use(0, 2.0),), Mix(3, fp32=1, alu=2), (Use(1, 1.0),), needs=(1,))
+    step = WorkStep((Use(0, 2.0),), Mix(3, fp32=1, alu=2), (Use(1, 1.0),), needs=(1,))
     work = KernelWork(
         65536, 256, 32, 0, 0, (Phase((Stretch((step,), 1.0),), 1.0, False),), (load, store),
         ThreadCounts(fadd=1.0), Traffic(3 * moved, 2 * moved, moved, False),

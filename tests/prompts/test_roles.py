@@ -22,7 +22,7 @@ from cudaops.program.ptx_machine import warp_operation
 from cudaops.prompts import roles
 from cudaops.prompts.answers import CoderAnswer, read_rewrite
 from cudaops.prompts.hypotheses import read_hypotheses
-from cudaops.prompts.prompt import MOST_TOKENS, Draft, Prompt, count_tokens, prompt_of, render
+from cudaops.prompts.prompt import MOST_TOKENS, PartDraft, Prompt, count_tokens, prompt_of, render
 from cudaops.prompts.roles import NEEDED, Briefing
 from tests.prompts import samples
 from tests.prompts.test_text import contents
@@ -34,7 +34,7 @@ ELSEWHERE = {"research_query.j2", "research_summary.j2"}
 HYPOTHESIS = samples.HYPOTHESIS
 
 
-def drafts_of(b: Briefing) -> dict[str, tuple[Draft, ...]]:
+def drafts_of(b: Briefing) -> dict[str, tuple[PartDraft, ...]]:
     parent = samples.incumbent()
     return {
         "planner": roles.planner_drafts(b, 3),

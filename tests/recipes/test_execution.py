@@ -15,7 +15,6 @@ from cudaops.domain.workload import (
 )
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.program.parse import load_program
-from cudaops.recipes.geometry import GeometryRecipe
 from cudaops.recipes.matmul import NAMES, MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
 from tests.lanes import mostly_deep
@@ -231,37 +230,6 @@ def test_transpose_with_a_function_of_the_element(bench_of: MakeBench) -> None:
     bench = bench_of(_TRANSPOSE.format(t="float", f=" * 2.0f + 1.0f"), "tr")
     found = bench.outputs(TransposeRecipe(), (2, 3), (16, 16), arguments)
     np.testing.assert_array_equal(found["out"], source.T * 2 + 1)
-
-
-@pytest.mark.parametrize("block", [(32, 8), (16, 16)])
-def test_geometry(bench_of: MakeBench, block: tuple[int, int]) -> None:
-    text = """
-__global__ void add(float* a, const float* b, int w, int h) {
-    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
-    if (x >= w || y >= h) return;
-    a[y * w + x] += b[y * w + x];
-}"""
-    h, w = 50, 70
-    a = np.arange(h * w, dtype=np.float32).reshape(h, w)
-    arguments: Arguments = {"a": a, "b": a * 2, "w": w, "h": h}
-    tuned = {"CUDAOPS_BX": block[0], "CUDAOPS_BY": block[1]}
-    found = bench_of(text, "add").outputs(GeometryRecipe(), (9, 7), (8, 8), arguments, tuned)
-    np.testing.assert_array_equal(found["a"], a * 3)
-
-
-def test_geometry_of_a_grid_stride_loop(bench_of: MakeBench) -> None:
-    text = """
-template <typename T> __global__ void twice(T* a, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    for (int j = i; j < n; j += gridDim.x * blockDim.x) a[j] *= 2;
-}"""
-    a = np.arange(1000, dtype=np.float32)
-    bench = bench_of(text, "twice")
-    arguments: Arguments = {"a": a, "n": 1000}
-    found = bench.outputs(
-        GeometryRecipe(), (4,), (128,), arguments, {"CUDAOPS_BX": 64}, "twice<float>"
-    )
-    np.testing.assert_array_equal(found["a"], a * 2)
 
 
 def test_the_checker_would_see_a_missing_barrier(bench_of: MakeBench, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import get_args
 
 import pytest
@@ -14,7 +14,15 @@ from cudaops.domain.program import Program
 from cudaops.domain.rewrite import Rewrite
 from cudaops.domain.workload import Workload
 from cudaops.recipes.matmul import NAMES
-from cudaops.recipes.registry import RECIPES, Favour, family_of, propose, refusal, seeds
+from cudaops.recipes.registry import (
+    RECIPES,
+    Recipe,
+    family_of,
+    propose,
+    ranked,
+    refusal,
+    seeds,
+)
 
 MakeProgram = Callable[..., Program]
 MakeLaunch = Callable[..., Workload]
@@ -27,6 +35,13 @@ __global__ void mm(const float* A, const float* B, float* C, int N) {
         for (int k = 0; k < N; ++k) acc += A[row * N + k] * B[k * N + col];
         C[row * N + col] = acc;
     }
+}"""
+
+
+_TRANSPOSE = """
+__global__ void tr(const float* in, float* out, int w, int h) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < w && y < h) out[x * h + y] = in[y * w + x];
 }"""
 
 
@@ -45,27 +60,39 @@ def test_recipes_name_known_subtypes_and_have_names_of_their_own() -> None:
     assert len({recipe.name for recipe in RECIPES}) == len(RECIPES)
 
 
+def _both(program_of: MakeProgram) -> list[tuple[Recipe, Rewrite]]:
+    """What each recipe proposes for a kernel of its kind."""
+    found = []
+    for recipe, name, text in zip(RECIPES, ("mm", "tr"), (_TEXT, _TRANSPOSE), strict=True):
+        program = program_of(text)
+        (rewrite,) = recipe.propose(program, program.kernel(name), (), None)
+        found.append((recipe, rewrite))
+    return found
+
+
+def _names(rewrites: Sequence[Rewrite]) -> list[str]:
+    return [rewrite.proposer.removeprefix("recipe:") for rewrite in rewrites]
+
+
 def test_what_relieves_the_verdict_comes_first(program_of: MakeProgram) -> None:
+    transpose_first = _both(program_of)[::-1]
+    assert _names(ranked(transpose_first, "shared_throughput")) == ["matmul", "transpose"]
+    assert _names(ranked(transpose_first, "l1_load_throughput")) == ["transpose", "matmul"], "both"
+
+
+def test_a_proposal_names_the_verdict(program_of: MakeProgram) -> None:
     program = program_of(_TEXT)
-    kernel = program.kernel("mm")
-
-    def proposers(subtype: str) -> list[str]:
-        return [r.proposer for r in propose(program, kernel, (), _verdict(subtype))]
-
-    assert proposers("l1_load_throughput") == ["recipe:matmul", "recipe:geometry"]
-    assert proposers("occupancy_block_size") == ["recipe:geometry", "recipe:matmul"]
-    first, *_ = propose(program, kernel, (), _verdict("l1_load_throughput"))
-    assert "l1_load_throughput" in first.why
+    (found,) = propose(program, program.kernel("mm"), (), _verdict("l1_load_throughput"))
+    assert "l1_load_throughput" in found.why
 
 
 def test_nothing_is_proposed_twice(program_of: MakeProgram) -> None:
     program = program_of(_TEXT)
     kernel = program.kernel("mm")
-    matmul, geometry = propose(program, kernel, (), None)
+    (matmul,) = propose(program, kernel, (), None)
     tuned = matmul.tuned_with({"CUDAOPS_BM": 128, "CUDAOPS_TM": 8})
-    assert propose(program, kernel, (), None, {tuned.source_id}) == (geometry,)
-    assert propose(program, kernel, (), None, {geometry.source_id}) == (matmul,)
-    assert propose(program, kernel, (), None, {"0" * 12}) == (matmul, geometry)
+    assert propose(program, kernel, (), None, {tuned.source_id}) == ()
+    assert propose(program, kernel, (), None, {"0" * 12}) == (matmul,)
 
 
 def test_only_what_relieves_where_that_is_asked_for(program_of: MakeProgram) -> None:
@@ -81,46 +108,34 @@ def test_only_what_relieves_where_that_is_asked_for(program_of: MakeProgram) -> 
 
 
 def test_what_paid_leads_and_what_was_rejected_follows(program_of: MakeProgram) -> None:
-    program = program_of(_TEXT)
-    kernel = program.kernel("mm")
+    both = _both(program_of)
 
-    def proposers(subtype: str, **favour: float) -> list[str]:
+    def names(subtype: str, **favour: float) -> list[str]:
         def of(rewrite: Rewrite, family: str) -> float:
             return favour.get(rewrite.proposer.removeprefix("recipe:"), favour.get(family, 0.0))
 
-        found = propose(program, kernel, (), _verdict(subtype), favour=of)
-        return [r.proposer.removeprefix("recipe:") for r in found]
+        return _names(ranked(both, subtype, of))
 
-    assert proposers("l1_load_throughput") == ["matmul", "geometry"], "nothing known: as ever"
-    assert proposers("l1_load_throughput", geometry=1.2) == ["geometry", "matmul"]
-    assert proposers("l1_load_throughput", geometry=1.2, matmul=1.5) == ["matmul", "geometry"]
-    assert proposers("l1_load_throughput", matmul=-1.5) == ["geometry", "matmul"], "not dropped"
-    assert proposers("l1_load_throughput", launch_geometry=0.1) == ["geometry", "matmul"]
-    assert proposers("l1_load_throughput", tiling=-0.1) == ["geometry", "matmul"]
-    # geometry relieves this verdict, and matmul does not
-    assert proposers("occupancy_block_size", launch_geometry=-0.1) == ["geometry", "matmul"]
-    assert proposers("occupancy_block_size", tiling=0.3) == ["matmul", "geometry"]
-
-
-def _always(value: float) -> Favour:
-    return lambda rewrite, family: value
+    assert names("l1_load_throughput") == ["matmul", "transpose"], "nothing known: as ever"
+    assert names("l1_load_throughput", transpose=1.2) == ["transpose", "matmul"]
+    assert names("l1_load_throughput", transpose=1.2, matmul=1.5) == ["matmul", "transpose"]
+    assert names("l1_load_throughput", matmul=-1.5) == ["transpose", "matmul"], "not dropped"
+    assert names("l1_load_throughput", coalescing=0.1) == ["transpose", "matmul"]
+    assert names("l1_load_throughput", tiling=-0.1) == ["transpose", "matmul"]
+    # The matrix product relieves this verdict, the transpose does not.
+    assert names("shared_throughput", tiling=-0.1) == ["matmul", "transpose"]
+    assert names("shared_throughput", coalescing=0.3) == ["transpose", "matmul"]
 
 
-def test_favour_adds_nothing_and_takes_nothing_away(program_of: MakeProgram) -> None:
-    program = program_of(_TEXT)
-    kernel = program.kernel("mm")
-    plain = propose(program, kernel, (), None)
-    for value in (-3.0, -0.5, 0.0, 0.5, 3.0):
-        assert propose(program, kernel, (), None, favour=_always(value)) == plain
-    tried = {plain[0].source_id}
-    favoured = propose(program, kernel, (), None, tried, favour=_always(2.0))
-    assert favoured == plain[1:]
+@pytest.mark.parametrize("value", [-3.0, -0.5, 0.0, 0.5, 3.0])
+def test_favour_for_all_changes_no_order(value: float, program_of: MakeProgram) -> None:
+    both = _both(program_of)
+    assert ranked(both, "", lambda rewrite, family: value) == ranked(both, "")
 
 
 def test_the_family_of_a_recipes_rewrite(program_of: MakeProgram) -> None:
-    program = program_of(_TEXT)
-    matmul, geometry = propose(program, program.kernel("mm"), (), None)
-    assert (family_of(matmul), family_of(geometry)) == ("tiling", "launch_geometry")
+    (_, matmul), (_, transpose) = _both(program_of)
+    assert (family_of(matmul), family_of(transpose)) == ("tiling", "coalescing")
     assert family_of(matmul.model_copy(update={"proposer": "llm:x"})) is None
 
 
@@ -129,7 +144,7 @@ def test_refusal_joins_the_recipe_and_the_plan(
 ) -> None:
     program = program_of(_TEXT)
     kernel = program.kernel("mm")
-    matmul, _ = propose(program, kernel, (), None)
+    (matmul,) = propose(program, kernel, (), None)
     reached, short = launch_of("mm", N=64), launch_of("mm", N=65)
     assert refusal(matmul, kernel, (reached,)) is None
     assert refusal(matmul, kernel, (short, reached)) is None

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 
 from cudaops.domain.rewrite import LaunchPlan, Rewrite, Tune
-from cudaops.recipes.tuner import Trial, TuneResult, tune
+from cudaops.recipes.tuner import TuneResult, TunerTrial, tune
 
 
 def _rewrite(**names: tuple[int, ...]) -> Rewrite:
@@ -16,11 +16,11 @@ def _rewrite(**names: tuple[int, ...]) -> Rewrite:
     return Rewrite(source="text", plan=plan, proposer="recipe:test", title="t", why="w")
 
 
-def _timed(rewrite: Rewrite, time_us: float) -> Trial:
-    return Trial(rewrite.values(), time_us)
+def _timed(rewrite: Rewrite, time_us: float) -> TunerTrial:
+    return TunerTrial(rewrite.values(), time_us)
 
 
-def _bowl(rewrite: Rewrite) -> Trial:
+def _bowl(rewrite: Rewrite) -> TunerTrial:
     """Best at X = 32, Y = 4; a path of better neighbours leads there from anywhere."""
     values = rewrite.values()
     return _timed(rewrite, 10.0 + abs(values["X"] - 32) + 3 * abs(values["Y"] - 4))
@@ -71,7 +71,7 @@ def test_stops_at_the_number_of_trials() -> None:
 
 
 def test_stops_at_the_time() -> None:
-    def slow(rewrite: Rewrite) -> Trial:
+    def slow(rewrite: Rewrite) -> TunerTrial:
         time.sleep(0.05)
         return _bowl(rewrite)
 
@@ -88,7 +88,7 @@ def test_infeasible_settings_are_kept_with_their_reason_and_cost_no_trial() -> N
 
     evaluated: list[int] = []
 
-    def evaluate(rewrite: Rewrite) -> Trial:
+    def evaluate(rewrite: Rewrite) -> TunerTrial:
         evaluated.append(rewrite.values()["X"])
         return _bowl(rewrite)
 
@@ -102,9 +102,9 @@ def test_infeasible_settings_are_kept_with_their_reason_and_cost_no_trial() -> N
 
 
 def test_failed_trials_do_not_win_and_do_not_end_the_search() -> None:
-    def evaluate(rewrite: Rewrite) -> Trial:
+    def evaluate(rewrite: Rewrite) -> TunerTrial:
         if rewrite.values()["X"] == 128:
-            return Trial(rewrite.values(), None, "did not compile")
+            return TunerTrial(rewrite.values(), None, "did not compile")
         return _bowl(rewrite)
 
     result = tune(
@@ -117,7 +117,7 @@ def test_failed_trials_do_not_win_and_do_not_end_the_search() -> None:
 
 def test_nothing_works() -> None:
     result = tune(
-        _rewrite(X=(1, 2)), lambda r: Trial(r.values(), None, "no"),
+        _rewrite(X=(1, 2)), lambda r: TunerTrial(r.values(), None, "no"),
         feasible=_feasible, max_trials=9, workers=2,
     )  # fmt: skip
     assert result.best is None
@@ -136,7 +136,7 @@ def test_a_tie_goes_to_fewer_resources() -> None:
 def test_evaluations_overlap() -> None:
     meeting = threading.Barrier(2, timeout=5)
 
-    def evaluate(rewrite: Rewrite) -> Trial:
+    def evaluate(rewrite: Rewrite) -> TunerTrial:
         meeting.wait()
         return _bowl(rewrite)
 
@@ -150,7 +150,7 @@ def test_a_search_far_behind_what_it_must_beat_gives_up() -> None:
     rewrite = _rewrite(**_XY)
     slow = tune(
         rewrite,
-        lambda candidate: Trial(candidate.values(), 500.0),
+        lambda candidate: TunerTrial(candidate.values(), 500.0),
         feasible=lambda _: None,
         max_trials=30,
         workers=1,
@@ -160,7 +160,7 @@ def test_a_search_far_behind_what_it_must_beat_gives_up() -> None:
     assert len(slow.trials) < 6
     near = tune(
         rewrite,
-        lambda candidate: Trial(candidate.values(), 150.0),
+        lambda candidate: TunerTrial(candidate.values(), 150.0),
         feasible=lambda _: None,
         max_trials=30,
         workers=1,

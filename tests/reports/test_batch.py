@@ -10,7 +10,7 @@ from rich.console import Console
 
 from cudaops.domain.batch import Batch, BatchRow, batch_of, figures_of
 from cudaops.domain.run import RunRecord
-from cudaops.reports import batch as reports
+from cudaops.reports import batch_table as reports
 from cudaops.reports import html
 from tests.reports import records
 from tests.reports.test_html import Page

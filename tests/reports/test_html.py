@@ -19,7 +19,7 @@ from cudaops.reports import html
 from cudaops.reports.html import attribution, candidates, diff, drift, roofline
 from cudaops.reports.html.diff import pieces
 from cudaops.reports.html.scale import LogScale, log_scale
-from cudaops.reports.recording import Recording, Trial, read_recording
+from cudaops.reports.recording import RecordedTrial, RunRecording, read_recording
 from tests.reports import records
 
 ROOT = Path(__file__).parents[2]
@@ -27,7 +27,7 @@ RECORDED = ROOT / "examples" / "recorded"
 DIALOGUE = RECORDED / "dialogues" / "invert8"
 MEASURED = RECORDED / "h200_naive_matmul"
 RUNS = (
-    RECORDED / "naive_matmul",
+    ROOT / "tests" / "data" / "recorded" / "naive_matmul",
     DIALOGUE,
     RECORDED / "dialogues" / "histogram256",
     MEASURED,
@@ -70,7 +70,7 @@ class Page(HTMLParser):
         return [str(a["id"]) for _, a in self.tags if "id" in a]
 
 
-def record_of(recording: Recording) -> RunRecord:
+def record_of(recording: RunRecording) -> RunRecord:
     assert recording.record is not None
     return recording.record
 
@@ -152,7 +152,7 @@ def test_every_class_is_ours_and_every_rule_stands_below_one() -> None:
 
 
 def test_the_roofline_stands_where_the_numbers_are() -> None:
-    record = record_of(read_recording(RECORDED / "naive_matmul"))
+    record = record_of(read_recording(ROOT / "tests" / "data" / "recorded" / "naive_matmul"))
     found = roofline.view(record)
     assert found.drawing is not None
     assert record.profile is not None
@@ -218,7 +218,7 @@ def test_candidates_stand_in_order_with_their_trials() -> None:
 
 
 def test_trials_are_read_from_the_folder() -> None:
-    recording = read_recording(RECORDED / "naive_matmul")
+    recording = read_recording(ROOT / "tests" / "data" / "recorded" / "naive_matmul")
     trials = html.beside_of(recording).trials
     found = candidates.view(record_of(recording), (), trials)
     assert len(found.entries) == len(trials[1]) + 1
@@ -387,7 +387,7 @@ def test_scales_carry_round_values() -> None:
 
 
 def test_beside_keeps_trials_and_damage(tmp_path: Path) -> None:
-    trial = Trial(values={"BM": 1}, time_us=None, failure="why")
+    trial = RecordedTrial(values={"BM": 1}, time_us=None, failure="why")
     beside = html.Beside(trials={1: (trial,)}, damage=("run.json: cut short",))
     page = Page(html.document(records.provisional(), (), beside))
     assert "Cannot be read: run.json: cut short" in page.text

@@ -63,7 +63,9 @@ def test_it_needs_no_script_and_takes_none(open_page: OpenPage, tmp_path: Path) 
 
 def test_on_paper_no_table_is_cut(open_page: OpenPage, tmp_path: Path) -> None:
     file = tmp_path / "report.html"
-    file.write_text(html_report(RECORDED / "naive_matmul"), encoding="utf-8")
+    file.write_text(
+        html_report(ROOT / "tests" / "data" / "recorded" / "naive_matmul"), encoding="utf-8"
+    )
     opened = open_page(file, width=680)
     opened.page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
     opened.page.emulate_media(media="print", color_scheme="dark")

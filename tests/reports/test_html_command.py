@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-RECORDED = Path(__file__).parents[2] / "examples" / "recorded" / "naive_matmul"
+RECORDED = Path(__file__).parents[2] / "tests" / "data" / "recorded" / "naive_matmul"
 
 
 def report(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:

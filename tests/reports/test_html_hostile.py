@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from cudaops.domain.execution import CompileFailed
 from cudaops.domain.run import Event, RunRecord
 from cudaops.reports import html
-from cudaops.reports.recording import Trial, read_recording
+from cudaops.reports.recording import RecordedTrial, read_recording
 from tests.reports import records
 
 RECORDED = Path(__file__).parents[2] / "examples" / "recorded"
@@ -116,9 +116,9 @@ def rendered(text: str) -> str:
         )
         for event in events
     ]  # fmt: skip
-    trial = Trial(values={text: 1}, time_us=None, failure=text)
+    trial = RecordedTrial(values={text: 1}, time_us=None, failure=text)
     patch = f"--- a/{text}\n+++ b/k.cu\n@@ -1 +1 @@\n-{text}\n+{text}\n".replace("\u2028", "")
-    beside = html.Beside({1: (trial,)}, patch, html.Evidence(None, text), (text,))
+    beside = html.Beside({1: (trial,)}, patch, html.CertificateView(None, text), (text,))
     return html.document(spoilt(record, text), hostile_events, beside)
 
 
@@ -159,7 +159,7 @@ def test_no_number_breaks_it(number: float) -> None:
     record, events, beside = everything()
     data = {**events[0].data, "time_us": number, "evidence": 5}
     told = [events[0].model_copy(update={"data": data})]
-    trial = Trial(values={"BM": 1}, time_us=number, failure=None)
+    trial = RecordedTrial(values={"BM": 1}, time_us=number, failure=None)
     text = html.document(renumbered(record, number), told, beside._replace(trials={1: (trial,)}))
     for chart in text.split("<svg ")[1:]:
         drawn = chart.split("</svg>")[0].split("</desc>")[-1]

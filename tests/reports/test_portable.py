@@ -14,7 +14,7 @@ from cudaops.reports.recording import (
     REMOVED,
     Portable,
     RecordedTool,
-    Recording,
+    RunRecording,
     portable,
     read_recording,
 )
@@ -26,11 +26,13 @@ LARGEST = 200_000
 """Bytes of a recording in the repository: every clone carries it."""
 
 
-def made(recording: Recording, *, prompts: bool = False, secrets: tuple[str, ...] = ()) -> Portable:
+def made(
+    recording: RunRecording, *, prompts: bool = False, secrets: tuple[str, ...] = ()
+) -> Portable:
     return portable(recording, prompts=prompts, home="/home/dev", secrets=secrets)
 
 
-def written(files: dict[str, str], folder: Path) -> Recording:
+def written(files: dict[str, str], folder: Path) -> RunRecording:
     for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -38,7 +40,7 @@ def written(files: dict[str, str], folder: Path) -> Recording:
     return read_recording(folder)
 
 
-def moved(recording: Recording, message: str, **options: str) -> Recording:
+def moved(recording: RunRecording, message: str, **options: str) -> RunRecording:
     """The recording with other options and another first message."""
     assert recording.record is not None
     asked = recording.record.options.model_copy(update=options)
@@ -133,7 +135,6 @@ def test_an_unfinished_run_is_portable_too(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("naive_matmul", "examples/naive_matmul.cu"),
         ("dialogues/histogram256", "examples/recorded/programs/histogram256.cu"),
         ("dialogues/invert8", "examples/recorded/programs/invert8.cu"),
     ],

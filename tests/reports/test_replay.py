@@ -17,7 +17,7 @@ from rich.console import Console
 
 from cudaops.domain.run import Event
 from cudaops.errors import InputError
-from cudaops.reports.recording import Recording, read_recording
+from cudaops.reports.recording import RunRecording, read_recording
 from cudaops.reports.replay import ReplayStep, json_line, of_iteration, paced, show, steps_of
 from cudaops.reports.terminal import Progress
 from tests.lanes import examples
@@ -26,7 +26,7 @@ from tests.reports import recordings
 ASKED = ["model_call", "tool_result", "model_call"]
 
 
-def shown(recording: Recording, *, prompts: bool = False, width: int = 100) -> str:
+def shown(recording: RunRecording, *, prompts: bool = False, width: int = 100) -> str:
     """Everything as a terminal without colours would have it."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, highlight=False)
@@ -39,11 +39,11 @@ def flat(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunRecording:
     return read_recording(recordings.write(tmp_path_factory.mktemp("runs") / "run"))
 
 
-def test_steps_are_in_order_and_a_kill_takes_no_time(finished: Recording) -> None:
+def test_steps_are_in_order_and_a_kill_takes_no_time(finished: RunRecording) -> None:
     steps = steps_of(finished)
     kinds = [step.kind for step in steps if step.kind != "event"]
     assert kinds == ["run", *ASKED, "iteration", "iteration", "patch", "end"]
@@ -57,7 +57,7 @@ def test_steps_are_in_order_and_a_kill_takes_no_time(finished: Recording) -> Non
     assert "writing and tuning" in str(before.content)
 
 
-def test_each_candidate_stands_after_its_judgement(finished: Recording) -> None:
+def test_each_candidate_stands_after_its_judgement(finished: RunRecording) -> None:
     steps = steps_of(finished)
     for number in (1, 2):
         judged = next(s for s in steps if s.kind == "iteration" and s.iteration == number)
@@ -69,7 +69,7 @@ def test_each_candidate_stands_after_its_judgement(finished: Recording) -> None:
     assert "best so far" in str(second[5].content), "what was kept belongs to its candidate"
 
 
-def test_everything_of_a_candidate_is_shown(finished: Recording) -> None:
+def test_everything_of_a_candidate_is_shown(finished: RunRecording) -> None:
     text = flat(shown(finished))
     for wanted in (
         "Candidate 1: rejected", "Candidate 2: provisional", "Limited by L1 load throughput",
@@ -90,7 +90,7 @@ def test_everything_of_a_candidate_is_shown(finished: Recording) -> None:
     assert second["attempt"]["tuned"] == {"BM": 128}
 
 
-def test_events_are_printed_as_the_run_printed_them(finished: Recording) -> None:
+def test_events_are_printed_as_the_run_printed_them(finished: RunRecording) -> None:
     stream = io.StringIO()
     live = Progress(Console(file=stream, width=100, highlight=False))
     for step in steps_of(finished):
@@ -102,7 +102,7 @@ def test_events_are_printed_as_the_run_printed_them(finished: Recording) -> None
     assert all(line in replayed for line in printed), "every line is there, in its order"
 
 
-def test_prompts_are_sizes_unless_asked_for(finished: Recording) -> None:
+def test_prompts_are_sizes_unless_asked_for(finished: RunRecording) -> None:
     text = flat(shown(finished))
     assert "coder (01) asks nvidia/" in text
     assert "2 requests; 429, asked again" in text
@@ -123,7 +123,7 @@ def test_prompts_are_sizes_unless_asked_for(finished: Recording) -> None:
     assert messages[0] == {"role": "system", "characters": 23}
 
 
-def test_pace_is_the_recorded_one_divided_by_speed(finished: Recording) -> None:
+def test_pace_is_the_recorded_one_divided_by_speed(finished: RunRecording) -> None:
     waits: list[float] = []
     steps = steps_of(finished)
     assert list(paced(steps, 2.0, waits.append)) == steps
@@ -138,7 +138,7 @@ def test_pace_is_the_recorded_one_divided_by_speed(finished: Recording) -> None:
     assert waits == [3600.0], "a clock that was set forward stops nobody"
 
 
-def test_json_is_one_ascii_object_a_step(finished: Recording) -> None:
+def test_json_is_one_ascii_object_a_step(finished: RunRecording) -> None:
     for step in steps_of(finished):
         line = json_line(step, prompts=True)
         assert re.fullmatch(r"[ -~]+", line)

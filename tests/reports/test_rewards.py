@@ -43,7 +43,7 @@ def test_rows_of_a_recorded_dialogue() -> None:
 
 
 def test_the_text_goes_with_it_and_runs_of_one_kernel_share_groups(tmp_path: Path) -> None:
-    one = ROOT / "examples" / "recorded" / "naive_matmul"
+    one = ROOT / "tests" / "data" / "recorded" / "naive_matmul"
     again = Path(shutil.copytree(one, tmp_path / "again"))
     record = json.loads((again / "run.json").read_text("utf-8"))
     record["run_id"] = "naive_matmul-again"

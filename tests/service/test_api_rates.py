@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cudaops.service.auth import Rates, ServiceOptions, address_key
+from cudaops.service.auth import RateLimiter, ServiceOptions, address_key
 from cudaops.service.problems import Refused
 
 
@@ -18,7 +18,7 @@ class Clock:
 
 def test_a_window_moves_and_each_caller_has_its_own() -> None:
     clock = Clock()
-    rates = Rates(ServiceOptions(version="0", reads_per_minute=2), clock)
+    rates = RateLimiter(ServiceOptions(version="0", reads_per_minute=2), clock)
     rates.count("read", "ann")
     clock.now += 30
     rates.count("read", "ann")
@@ -35,7 +35,7 @@ def test_a_window_moves_and_each_caller_has_its_own() -> None:
 
 def test_who_has_not_asked_for_a_minute_is_forgotten() -> None:
     clock = Clock()
-    rates = Rates(ServiceOptions(version="0"), clock)
+    rates = RateLimiter(ServiceOptions(version="0"), clock)
     for number in range(100):
         rates.count("read", f"address:10.0.0.{number}")
     clock.now += 61
@@ -44,7 +44,7 @@ def test_who_has_not_asked_for_a_minute_is_forgotten() -> None:
 
 
 def test_no_limit_counts_nothing() -> None:
-    rates = Rates(ServiceOptions(version="0", reads_per_minute=0))
+    rates = RateLimiter(ServiceOptions(version="0", reads_per_minute=0))
     for _ in range(1000):
         rates.count("read", "ann")
 

@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from cudaops.service.attempt import Attempt, WorkerSetup
+from cudaops.service.attempt import JobAttempt, WorkerSetup
 from cudaops.service.job_folder import JobFolder
 from cudaops.service.job_process import descendants
 from cudaops.service.records import JobRequest, ProgramRequest, RunRequest
@@ -49,7 +49,7 @@ def attempt(
         load_settings(folder), JobFolder(folder / str(claimed.job.id)), ("cpu",),
         stop or asyncio.Event(), still_works, lease_s, limit_s,
     )  # fmt: skip
-    return asyncio.create_task(Attempt(store, claimed, place, lambda _event: None).run())
+    return asyncio.create_task(JobAttempt(store, claimed, place, lambda _event: None).run())
 
 
 def of_job(folder: Path, id: UUID) -> list[int]:

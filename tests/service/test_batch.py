@@ -28,7 +28,7 @@ from cudaops.cli.boundary import (
 )
 from cudaops.domain.batch import Batch
 from cudaops.domain.run import RunRecord
-from cudaops.service.batch import PAGE, RECORD, STATE, BatchItem, State
+from cudaops.service.batch import PAGE, RECORD, STATE, BatchItem, BatchState
 from cudaops.service.records import BATCH_EXAMPLE, MAX_PROGRAMS, OptimizeRequest, Problem
 from tests.service.api_server import SOURCE, Api, open_to_all, running
 from tests.service.remote_service import RemoteService, wait_for
@@ -105,7 +105,7 @@ def done(folder: Path, *arguments: str, **environment: str) -> tuple[int, str, s
 def items_in(out: Path) -> tuple[BatchItem, ...]:
     """How far each program has come; empty before the batch has begun."""
     path = out / STATE
-    return State.model_validate_json(path.read_text()).items if path.exists() else ()
+    return BatchState.model_validate_json(path.read_text()).items if path.exists() else ()
 
 
 def record_in(out: Path) -> Batch:

@@ -31,7 +31,7 @@ from cudaops.settings import Settings
 from tests.service.api_server import Api, open_to_all, running
 from tests.service.workers import COALESCED, HEADERS, MATMUL
 
-RECORDED = Path(__file__).parents[2] / "examples" / "recorded" / "naive_matmul" / "run.json"
+RECORDED = Path(__file__).parents[2] / "tests" / "data" / "recorded" / "naive_matmul" / "run.json"
 
 
 @pytest.fixture(scope="module")

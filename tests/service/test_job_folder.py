@@ -13,14 +13,14 @@ import cudaops
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError
 from cudaops.program.given import check_arguments, check_includes
-from cudaops.service.job_folder import MAX_FILE_BYTES, JobFolder, Scrub, Task, collect
+from cudaops.service.job_folder import MAX_FILE_BYTES, JobFolder, JobTask, Scrub, collect
 from cudaops.service.job_process import descendants, kill_tree
 from cudaops.service.perform import perform
 from cudaops.service.records import OptimizeRequest, VerifyRequest
 from cudaops.settings import load_settings
 from tests.service.workers import HEADERS, MATMUL
 
-RECORDED = Path(__file__).parents[2] / "examples" / "recorded" / "naive_matmul" / "run.json"
+RECORDED = Path(__file__).parents[2] / "tests" / "data" / "recorded" / "naive_matmul" / "run.json"
 
 
 @pytest.fixture
@@ -130,7 +130,7 @@ def test_artefacts_are_bounded_and_no_links(folder: JobFolder, tmp_path: Path) -
 def test_a_run_that_had_finished_is_not_run_again(folder: JobFolder) -> None:
     folder.run.mkdir(parents=True)
     (folder.run / "run.json").write_text(RECORDED.read_text("utf-8"))
-    task = Task(OptimizeRequest(source="no program"), folder, load_settings(), ("cpu",), 2)
+    task = JobTask(OptimizeRequest(source="no program"), folder, load_settings(), ("cpu",), 2)
     record = perform(task, lambda _event: None)
     assert isinstance(record, RunRecord)
     assert record == RunRecord.model_validate_json(RECORDED.read_text("utf-8"))

@@ -33,7 +33,7 @@ from cudaops.service.records import (
     OptimizeRequest,
     Problem,
 )
-from cudaops.service.rows import COMPACT_ROWS, Change, add_changes, counter_sums, observed
+from cudaops.service.rows import COMPACT_ROWS, CounterIncrement, add_changes, counter_sums, observed
 from cudaops.service.store import Store
 
 pytestmark = pytest.mark.anyio
@@ -129,7 +129,7 @@ async def test_a_job_that_a_transaction_did_not_end_is_not_counted(store: Store)
 
 
 async def test_sums_take_the_place_of_rows_and_lose_none(store: Store) -> None:
-    change = Change("configurations_tried", {}, 2)
+    change = CounterIncrement("configurations_tried", {}, 2)
 
     async def write() -> None:
         for _ in range(10):

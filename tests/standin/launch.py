@@ -12,7 +12,7 @@ from typing import NamedTuple
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import MisbehaviourKind
 from cudaops.errors import EnvironmentFailure
-from cudaops.executors.cpu.report import Names, find_fault, report_of
+from cudaops.executors.cpu.report import ReportNames, find_fault, report_of
 from cudaops.executors.cuda.runner.driver import DriverError
 from cudaops.executors.process import run_bounded
 from tests.standin.image import Image, KernelImage, Parameter, registration
@@ -203,7 +203,7 @@ class Child:
         self._report.close()
 
 
-def _names(image: Image, ready: Ready) -> Names:
+def _names(image: Image, ready: Ready) -> ReportNames:
     """What the author calls the memory that a fault's message numbers."""
     kernel = ready.kernel
     names = tuple(p.name or f"#{i + 1}" for i, p in enumerate(kernel.parameters))
@@ -214,4 +214,4 @@ def _names(image: Image, ready: Ready) -> Names:
     for number, address in enumerate(ready.strays):
         allocations[len(ready.memory) + number] = f"0x{address:x}, which is not allocated"
     # A guard is found overwritten after the kernel, when the unit names none.
-    return Names(image.author_files, {kernel.callee: names, "": names}, allocations)
+    return ReportNames(image.author_files, {kernel.callee: names, "": names}, allocations)

@@ -12,7 +12,7 @@ from cudaops.timemodel.divergence import divergence
 from cudaops.timemodel.gimple import parse, type_names
 from cudaops.timemodel.phases import by_warps
 from cudaops.timemodel.timing import estimate
-from cudaops.timemodel.work import Mix, Step, Stretch
+from cudaops.timemodel.work import Mix, Stretch, WorkStep
 from tests.timemodel.test_timing import kernel, loop
 
 DUMP = """
@@ -49,22 +49,22 @@ def test_types_by_another_name() -> None:
 
 @pytest.mark.parametrize("unevenness", [1.0, 2.0, 5.0, 8.0])
 def test_the_longest_warp_takes_no_work_away(unevenness: float) -> None:
-    whole = Stretch((Step(mix=Mix(4.0, alu=4.0)),), 100.0)
+    whole = Stretch((WorkStep(mix=Mix(4.0, alu=4.0)),), 100.0)
     parts = by_warps(whole, 8, unevenness)
     assert sum(p.warps * p.repeats for p in parts) == pytest.approx(100.0, rel=0.02)
     assert sum(p.repeats for p in parts) == pytest.approx(100.0 * unevenness, rel=0.02)
 
 
 def test_what_every_warp_does_once_is_no_more_in_the_heaviest_block() -> None:
-    once = loop(Step(mix=Mix(100.0, fp32=100.0), chain=100.0), 1.0)
-    turns = loop(Step(mix=Mix(2.0, fp32=2.0), chain=2.0), 50.0)
+    once = loop(WorkStep(mix=Mix(100.0, fp32=100.0), chain=100.0), 1.0)
+    turns = loop(WorkStep(mix=Mix(2.0, fp32=2.0), chain=2.0), 50.0)
     work = replace(kernel([once, turns], [], blocks=64), heaviest_block=8.0, longest_warp=8.0)
     first, second = (phase.stretches[0] for phase in work.heavier().phases)
     assert (first.repeats, second.repeats) == (1.0, 400.0)
 
 
 def test_a_branch_back_takes_its_time() -> None:
-    step = Step(mix=Mix(1.0, alu=1.0), chain=1.0)
+    step = WorkStep(mix=Mix(1.0, alu=1.0), chain=1.0)
     plain = kernel([loop(step, 100.0)], [], blocks=1, threads=32)
     stretch = replace(plain.phases[0].stretches[0], turns_back=True)
     closed = replace(plain, phases=(replace(plain.phases[0], stretches=(stretch,)),))

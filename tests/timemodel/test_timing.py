@@ -20,11 +20,11 @@ from cudaops.timemodel.work import (
     MemorySite,
     Mix,
     Phase,
-    Step,
     Stretch,
     ThreadCounts,
     Traffic,
     Use,
+    WorkStep,
 )
 
 H200, A10 = DEVICES["H200"], DEVICES["A10"]
@@ -48,22 +48,22 @@ def kernel(
     )  # fmt: skip
 
 
-def loop(step: Step, repeats: float, *, barrier: bool = False, times: float = 1.0) -> Phase:
+def loop(step: WorkStep, repeats: float, *, barrier: bool = False, times: float = 1.0) -> Phase:
     return Phase((Stretch((step,), repeats),), times, barrier)
 
 
-def arithmetic(instructions: float, chain: float = 0.0) -> Step:
-    return Step(mix=Mix(instructions, fp32=instructions), chain=chain)
+def arithmetic(instructions: float, chain: float = 0.0) -> WorkStep:
+    return WorkStep(mix=Mix(instructions, fp32=instructions), chain=chain)
 
 
-def load_and_use(site: int, *, chain: float = 0.0, work: float = 1.0) -> Step:
+def load_and_use(site: int, *, chain: float = 0.0, work: float = 1.0) -> WorkStep:
     token = 0 if site == 1 else 1
-    return Step((Use(site, 1.0),), Mix(work, fp32=work), (), chain, 1.0, needs=(token,))
+    return WorkStep((Use(site, 1.0),), Mix(work, fp32=work), (), chain, 1.0, needs=(token,))
 
 
 def streaming(blocks: int) -> KernelWork:
     """c[i] = a[i] + b[i], 256 floats a block."""
-    step = Step((Use(0, 2.0),), Mix(3, fp32=1, alu=2), (Use(1, 1.0),), needs=(1,))
+    step = WorkStep((Use(0, 2.0),), Mix(3, fp32=1, alu=2), (Use(1, 1.0),), needs=(1,))
     loads = replace(GLOBAL_LOAD, requests_per_block=16.0, instructions_per_block=16.0)
     moved = blocks * 1024.0
     traffic = Traffic(3 * moved, 2 * moved, moved, False)
@@ -104,7 +104,7 @@ def test_fp32_work_is_bound_by_the_lanes() -> None:
 
 
 def test_double_precision_shows_the_lanes_of_each_device() -> None:
-    step = Step(mix=Mix(64.0, fp64=64.0))
+    step = WorkStep(mix=Mix(64.0, fp64=64.0))
     ratio = {}
     for device in (H200, A10):
         double = kernel([loop(step, 50.0)], [], blocks=device.sm_count * 8)
@@ -162,10 +162,10 @@ def test_registers_that_halve_occupancy_cost_a_latency_bound_kernel() -> None:
 
 def test_prefetched_data_is_waited_for_where_it_is_used() -> None:
     work, end = arithmetic(100.0), arithmetic(1.0)
-    early = (Step((Use(0, 1.0),), Mix(1, alu=1), needs=(1,)), work, end)
-    late = (Step((Use(0, 1.0),), Mix(1, alu=1)), work, replace(end, needs=(1,)))
+    early = (WorkStep((Use(0, 1.0),), Mix(1, alu=1), needs=(1,)), work, end)
+    late = (WorkStep((Use(0, 1.0),), Mix(1, alu=1)), work, replace(end, needs=(1,)))
 
-    def cycles(steps: tuple[Step, ...]) -> float:
+    def cycles(steps: tuple[WorkStep, ...]) -> float:
         phase = Phase((Stretch(steps, 1.0),), 50.0, True)
         return estimate(kernel([phase], [GLOBAL_LOAD], blocks=132), H200).cycles
 
@@ -261,7 +261,7 @@ def test_dependent_doubles_wait_longer_and_longest_where_the_lanes_are_few() -> 
     cycles = {}
     for device in (H200, A10):
         for kind in ("fp32", "fp64"):
-            step = Step(mix=Mix(10.0, **{kind: 10.0}), chain=10.0)
+            step = WorkStep(mix=Mix(10.0, **{kind: 10.0}), chain=10.0)
             work = kernel([loop(step, 100.0)], [], blocks=1, threads=32)
             cycles[device.name, kind] = estimate(work, device).cycles
     assert cycles["H200", "fp64"] == pytest.approx(2.0 * cycles["H200", "fp32"], rel=0.15)
@@ -283,7 +283,7 @@ def test_a_barrier_costs_more_the_more_warps_meet() -> None:
 def test_no_time_is_below_what_the_busiest_part_needs() -> None:
     """Loops so long, and so unequal, that only parts of them are played."""
     phases = [
-        loop(arithmetic(64.0), 3.0), loop(Step(mix=Mix(40.0, alu=40.0)), 5000.0),
+        loop(arithmetic(64.0), 3.0), loop(WorkStep(mix=Mix(40.0, alu=40.0)), 5000.0),
         loop(arithmetic(7.0, 2.0), 40000.0),
     ]  # fmt: skip
     found = estimate(kernel(phases, [], blocks=132 * 3, threads=1024), H200)
@@ -302,7 +302,7 @@ def test_the_heaviest_block_bounds_the_launch() -> None:
 
 def test_a_cold_launch_fetches_what_a_warm_one_finds_in_l2() -> None:
     moved = 1024 * 1024.0
-    step = Step((Use(0, 1.0),), Mix(1, fp32=1), needs=(1,))
+    step = WorkStep((Use(0, 1.0),), Mix(1, fp32=1), needs=(1,))
     work = kernel([loop(step, 1.0)], [GLOBAL_LOAD], blocks=1024,
                   traffic=Traffic(moved, moved, 0.0, True))  # fmt: skip
     warm, cold = estimate(work, H200), estimate(work, H200, cold=True)

@@ -26,7 +26,7 @@ from cudaops.domain.workload import (
     PointerArgument,
     ScalarArgument,
 )
-from cudaops.executors.cpu.report import Report
+from cudaops.executors.cpu.report import CheckerReport
 from cudaops.program.syntax import Layout
 
 FORMATS: dict[str, str] = {
@@ -94,7 +94,7 @@ class Passed(NamedTuple):
     numbers, or clang was not asked."""
 
 
-class Address(NamedTuple):
+class PointerWord(NamedTuple):
     """A word in the bytes of a structure that is an address in an allocation."""
 
     at_bytes: int
@@ -129,7 +129,7 @@ third and fourth only where no timer is around another. Chosen: what fills buffe
 launched a few times."""
 
 
-def launch_counts(report: Report, warm_ups: WarmUps = "count") -> tuple[LaunchCount, ...]:
+def launch_counts(report: CheckerReport, warm_ups: WarmUps = "count") -> tuple[LaunchCount, ...]:
     """How often each kernel was launched, the most expensive first.
 
     Of what a program times of itself, kernels come before all others, and launches outside of it
@@ -167,7 +167,7 @@ def launch_counts(report: Report, warm_ups: WarmUps = "count") -> tuple[LaunchCo
 
 
 def recorded(
-    report: Report, program: Program, kernel: str, warm_ups: WarmUps = "count"
+    report: CheckerReport, program: Program, kernel: str, warm_ups: WarmUps = "count"
 ) -> list[Configuration]:
     """Configurations of a kernel whose contents were kept, the most expensive first.
 
@@ -205,7 +205,7 @@ def _is_foreign(site: str, program: Program) -> bool:
     return number >= SITES_OF_BUILDS[0] and all(number != one.index for one in program.launches)
 
 
-def host_pointer(report: Report, number: str) -> int | None:
+def host_pointer(report: CheckerReport, number: str) -> int | None:
     """Position of a parameter that was given a host pointer, if any. Raises Malformed."""
     for line in report.all("host"):
         config, position = _exactly("host", line, 2)
@@ -214,12 +214,12 @@ def host_pointer(report: Report, number: str) -> int | None:
     return None
 
 
-def names_of(report: Report, verb: str) -> list[str]:
+def names_of(report: CheckerReport, verb: str) -> list[str]:
     """Kernels that lines of this verb begin with. Raises Malformed."""
     return [kernel_name(verb, line[0] if line else "") for line in report.all(verb)]
 
 
-def symbols(report: Report) -> dict[int, str]:
+def symbols(report: CheckerReport) -> dict[int, str]:
     """Symbols of kernels by the number that stands for each in `config` lines, where the recorder
     saw launches at the driver. Raises Malformed."""
     found = {}
@@ -231,7 +231,7 @@ def symbols(report: Report) -> dict[int, str]:
     return found
 
 
-def unseen(report: Report) -> dict[str, str]:
+def unseen(report: CheckerReport) -> dict[str, str]:
     """Why launches of a kernel could not be recorded. Raises Malformed."""
     lines = (_exactly("unseen", line, 2) for line in report.all("unseen"))
     return {kernel_name("unseen", name): " ".join(why.split())[:300] for name, why in lines}
@@ -244,7 +244,7 @@ def kernel_name(verb: str, text: str) -> str:
     return text
 
 
-def least_needed(report: Report, kernel: str) -> int:
+def least_needed(report: CheckerReport, kernel: str) -> int:
     """Bytes of contents that the smallest configuration of a kernel takes of which none had room;
     0 where the recorder does not say. Raises Malformed."""
     for line in report.all("needs"):
@@ -258,7 +258,7 @@ def least_needed(report: Report, kernel: str) -> int:
 class Launches:
     """The lines of every configuration, taken apart where one is asked for."""
 
-    def __init__(self, program: Program, kernel: Kernel, report: Report) -> None:
+    def __init__(self, program: Program, kernel: Kernel, report: CheckerReport) -> None:
         self._kernel = kernel
         self._variables = {v.qualified_name for v in program.global_variables}
         self._is_of_build = program.build is not None
@@ -280,14 +280,14 @@ class Launches:
         allocations = len(self._lines["before"][number])
         return tuple(self._passed(i, line, allocations) for i, line in enumerate(lines))
 
-    def addresses(self, number: str) -> dict[int, tuple[Address, ...]]:
+    def addresses(self, number: str) -> dict[int, tuple[PointerWord, ...]]:
         """What stands in structures, by the argument's position. Raises Malformed."""
         last = len(self._lines["before"][number]) - 1
-        found: dict[int, tuple[Address, ...]] = {}
+        found: dict[int, tuple[PointerWord, ...]] = {}
         for line in self._lines["field"][number]:
             at, place, index, offset = _exactly("field", line, 4)
             position = _whole("field", at, 0, MOST_ARGUMENTS)
-            address = Address(
+            address = PointerWord(
                 _whole("field", place, 0, MOST_ARGUMENTS),
                 _whole("field", index, 0, last),
                 _whole("field", offset, -_FARTHEST, _FARTHEST),
@@ -401,7 +401,7 @@ def _type_in(written: str) -> str:
     return written.partition("T =")[2].strip().removesuffix("]").strip()
 
 
-def other_launches(report: Report, kernel: Kernel) -> tuple[LaunchNumbers, ...]:
+def other_launches(report: CheckerReport, kernel: Kernel) -> tuple[LaunchNumbers, ...]:
     """Configurations of a kernel whose contents were not kept, each once. Raises Malformed."""
     found: dict[str, LaunchNumbers] = {}
     for line in report.all("also"):

@@ -25,7 +25,7 @@ from cudaops.domain.workload import (
     ScalarArgument,
 )
 from cudaops.domain.workload import PointerField as GivenPointer
-from cudaops.executors.capture.report import Address, Passed, Place
+from cudaops.executors.capture.report import Passed, Place, PointerWord
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.kernel import analyse
 from cudaops.program.front_end import kernel_form
@@ -54,7 +54,7 @@ def with_pointers(
     kernel: Kernel,
     callee: str,
     passed: Sequence[Passed],
-    addresses: dict[int, tuple[Address, ...]],
+    addresses: dict[int, tuple[PointerWord, ...]],
 ) -> tuple[Passed, ...]:
     """The arguments with the pointers and numbers in structures, and with what a `void*` is cast
     to.
@@ -183,7 +183,7 @@ def _takes(parameter: TypedParameter, passed: Passed) -> bool:
 
 
 def _typed(
-    form: KernelForm, parameter: TypedParameter, passed: Passed, addresses: Sequence[Address]
+    form: KernelForm, parameter: TypedParameter, passed: Passed, addresses: Sequence[PointerWord]
 ) -> Passed:
     argument = passed.argument
     if isinstance(argument, PointerArgument) and argument.element == "opaque":

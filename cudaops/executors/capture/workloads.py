@@ -48,7 +48,7 @@ from cudaops.executors.capture.structures import (
     typed_variables,
     with_pointers,
 )
-from cudaops.executors.cpu.report import Report, function_names
+from cudaops.executors.cpu.report import CheckerReport, function_names
 from cudaops.executors.cuda.symbols import demangled
 from cudaops.executors.untrusted_files import copy_untrusted, discard, read_untrusted, remove
 from cudaops.program.front_end import launched_instances
@@ -83,7 +83,7 @@ class NotCaptured(InputError):
     """No launch of a kernel can be captured."""
 
 
-class Source(NamedTuple):
+class CaptureFiles(NamedTuple):
     """Where the program's contents and its functions' names are."""
 
     executable: Path | None
@@ -111,7 +111,12 @@ class WorkloadReader:
     """Turns recorded configurations of one kernel into Workloads under a folder."""
 
     def __init__(
-        self, program: Program, kernel: Kernel, report: Report, source: Source, folder: Path
+        self,
+        program: Program,
+        kernel: Kernel,
+        report: CheckerReport,
+        source: CaptureFiles,
+        folder: Path,
     ) -> None:
         self.program = program
         self.kernel = kernel

@@ -47,7 +47,7 @@ from cudaops.executors.cpu.program import ProgramRunner, lockstep_env
 from cudaops.executors.cpu.report import find_unordered
 from cudaops.executors.cpu.toolchain import AS_WRITTEN_FLAGS, Build, find_toolchain
 from cudaops.executors.cpu.unit import (
-    Task,
+    UnitTask,
     captured_inputs,
     check_series,
     names_of,
@@ -301,7 +301,7 @@ class CpuExecutor:
     ) -> None:
         """Trials in a build of its own, on one worker, for what it writes by itself."""
         first = trials[0]
-        task = Task(
+        task = UnitTask(
             built.unit, Path(built.folder) / "unit", first.workload, first.plan, first.inputs,
             folder, timeout_s, 1, dict(env), self.shared_optin, wanted=(),
         )  # fmt: skip
@@ -431,7 +431,7 @@ class CpuExecutor:
         limited = {} if workload.is_judged else {"CUDAOPS_EARLIER_SECONDS": f"{timeout_s / 4:g}"}
         limited["CUDAOPS_LETS_BEYOND"] = "1"  # the gates see to what is out of bounds
         outcome = run_task(
-            Task(
+            UnitTask(
                 compiled.unit,
                 Path(compiled.folder) / "unit",
                 workload,
@@ -547,7 +547,7 @@ class CpuExecutor:
         folder: Path,
         timeout_s: float,
         blocks: Sequence[int] | None,
-    ) -> Task | Misbehaved:
+    ) -> UnitTask | Misbehaved:
         build: Build = "plain" if check == "none" else "checked"
         env: dict[str, str] = {"CUDAOPS_CHECK": check}
         if check == "full":
@@ -563,7 +563,7 @@ class CpuExecutor:
                 message=f"does not compile for checking: {built.message}",
                 log=built.log,
             )
-        return Task(
+        return UnitTask(
             unit=unit,
             executable=built.executable,
             workload=workload,

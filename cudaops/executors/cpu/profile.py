@@ -44,9 +44,9 @@ from cudaops.executors.untrusted_files import (
 )
 from cudaops.storage import LOCK, NOTE, Facts, entry_of, make_once, raise_for_space, raise_if_full
 from cudaops.timemodel.divergence import Divergence, divergence
-from cudaops.timemodel.gimple import Function, parse, type_names
+from cudaops.timemodel.gimple import GimpleFunction, parse, type_names
 from cudaops.timemodel.idle_blocks import to_look_at, working_share
-from cudaops.timemodel.launch import LaunchModel, Sample, hot_lines, model_launch
+from cudaops.timemodel.launch import LaunchModel, LaunchSample, hot_lines, model_launch
 from cudaops.timemodel.phases import loops_of_blocks
 from cudaops.timemodel.timing import modelled_metrics
 from cudaops.timemodel.trace import (
@@ -71,7 +71,7 @@ SEED = 2
 KEPT = 64
 """Samples kept in memory: the same launch modelled for another device costs no run."""
 
-_kept: OrderedDict[tuple[object, ...], Sample] = OrderedDict()
+_kept: OrderedDict[tuple[object, ...], LaunchSample] = OrderedDict()
 _lock = threading.Lock()
 
 
@@ -169,7 +169,7 @@ def _all(
 def _sampled(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, position: int,
     timeout_s: float,
-) -> Sample | Misbehaved:  # fmt: skip
+) -> LaunchSample | Misbehaved:  # fmt: skip
     """The sample of one launch, kept by everything it depends on: what the launches before it
     leave in memory decides what it does."""
     rewrite = unit.rewrite.id if unit.rewrite else ""
@@ -234,7 +234,7 @@ _MOST_COUNTERS = 64 << 20
 
 def sample(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
-) -> Sample | Misbehaved:
+) -> LaunchSample | Misbehaved:
     """Run some blocks of the plan's last launch twice, each time after all of the launches before
     it: for memory and for counts. More where they differ; where some do nothing, those that do are
     looked for among more.
@@ -252,7 +252,7 @@ def sample(
 
 def _sample(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan, timeout_s: float
-) -> Sample | Misbehaved:
+) -> LaunchSample | Misbehaved:
     grid = plan.launches[-1].grid
     cluster = launched_cluster(unit, plan, plan.launches[-1])
     few = sampled_blocks(grid, SEED, cluster=cluster)
@@ -279,7 +279,7 @@ def _sample(
     return taken._replace(working_share=found.share)
 
 
-def _may_leave_early(function: Function) -> bool:
+def _may_leave_early(function: GimpleFunction) -> bool:
     """Whether a loop that ran has several ends: how long a thread takes may then depend on its
     data, though it accesses as much memory as others."""
     for body in loops_of_blocks(function)[1].values():
@@ -321,7 +321,7 @@ def _working(
 def _taken(
     executor: CpuExecutor, unit: Unit, workload: Workload, plan: ResolvedPlan,
     blocks: SampledBlocks, timeout_s: float,
-) -> Sample | Misbehaved:  # fmt: skip
+) -> LaunchSample | Misbehaved:  # fmt: skip
     with (
         temporary_folder("sample.", executor.cache) as folder,
         ThreadPoolExecutor(max_workers=2) as pool,
@@ -339,7 +339,7 @@ def _taken(
         return trace
     if isinstance(done, Misbehaved):
         return done
-    return Sample(trace, done.functions, divergence=done.divergence)
+    return LaunchSample(trace, done.functions, divergence=done.divergence)
 
 
 def _traced(
@@ -394,7 +394,7 @@ def _flags_of(unit: Unit) -> tuple[str, ...]:
 class _Counted(NamedTuple):
     """What the counting build says of the sampled blocks."""
 
-    functions: tuple[Function, ...]
+    functions: tuple[GimpleFunction, ...]
     divergence: Divergence
 
 
@@ -440,7 +440,7 @@ _MOST_STEPS_BYTES = 1 << 20
 def _functions(
     executor: CpuExecutor, unit: Unit, names: Mapping[str, str], sources: Path, folder: Path,
     name: str,
-) -> tuple[Function, ...]:  # fmt: skip
+) -> tuple[GimpleFunction, ...]:  # fmt: skip
     """Those that ran, by the counters in this folder of the run's; none where there are none.
     `names`: as `type_names` finds them. Raises UntrustedFileError."""
     found = next((folder / name).rglob("*.gcda"), None)

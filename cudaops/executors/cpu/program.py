@@ -14,9 +14,9 @@ from cudaops.domain.execution import (
 )
 from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
-from cudaops.executors.capture.program import (
+from cudaops.executors.capture.recording import (
     Child,
-    Recording,
+    ProgramRecording,
     author_names,
     exit_fault,
     program_ran,
@@ -26,7 +26,7 @@ from cudaops.executors.cpu.build import build_program
 from cudaops.executors.cpu.report import find_fault, read_report
 from cudaops.executors.cpu.toolchain import Build
 from cudaops.executors.isolation.phases import Confinement
-from cudaops.executors.isolation.view import View, told_of_files
+from cudaops.executors.isolation.view import ProgramView, told_of_files
 from cudaops.executors.process import PRINTED_BYTES, run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
 from cudaops.program.analysis.summary import is_idempotent
@@ -94,8 +94,8 @@ class ProgramRunner:
         launch_s: float = 0.0,
         warm_ups: WarmUps = "auto",
     ) -> CaptureOutcome:
-        """See `Recording.capture`. The program ends when its time is over. Not whole: its time
-        begins with its first launch, for which `launch_s` are waited; after `whole_s` every
+        """See `ProgramRecording.capture`. The program ends when its time is over. Not whole: its
+        time begins with its first launch, for which `launch_s` are waited; after `whole_s` every
         configuration is executed for a share of the time at most, blocks and launches beyond are
         left out, the program ends where no launch follows for a while, and an access past an
         allocation is allowed (`Captured.beyond`)."""
@@ -106,7 +106,7 @@ class ProgramRunner:
             limits["CUDAOPS_LAUNCH_SECONDS"] = f"{launch_s:g}"
             limits["CUDAOPS_LETS_BEYOND"] = "1"
         record = functools.partial(self._recorded, limits)
-        return Recording(self.program, record, warm_ups).capture(kernel, folder)
+        return ProgramRecording(self.program, record, warm_ups).capture(kernel, folder)
 
     def why_wrong(self) -> InLockstep | Misbehaved | None:
         """What the checker finds in a program that says that its results are wrong: an access
@@ -174,7 +174,7 @@ class ProgramRunner:
         arguments, stdin = redirected(self.argv, self.cwd)
         command = [str(built.executable), *arguments]
         texts = (file.text for file in self.program.files)
-        with View(self.cwd, self.argv, (self.cache,), texts) as view:
+        with ProgramView(self.cwd, self.argv, (self.cache,), texts) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
                 command,

@@ -66,7 +66,7 @@ _ELEMENT = re.compile(r"@E(-?[0-9]{1,9}):([0-9]{1,18}):([0-9]{1,9})@")
 _ADDRESS = re.compile(r"[0-9a-f]{1,16}")
 
 
-class Names(NamedTuple):
+class ReportNames(NamedTuple):
     """What numbers in messages are called by the author."""
 
     author_files: tuple[str, ...]
@@ -95,7 +95,7 @@ class Names(NamedTuple):
         return _TOKEN.sub(spelled, _ELEMENT.sub(element, text))
 
 
-class Report(NamedTuple):
+class CheckerReport(NamedTuple):
     """Lines of a report, split at tabs."""
 
     lines: tuple[tuple[str, ...], ...]
@@ -115,16 +115,16 @@ def bad_report(why: str) -> Misbehaved:
     )
 
 
-def read_report(path: Path) -> Report:
+def read_report(path: Path) -> CheckerReport:
     """An absent report is an empty one: the child died before it began."""
     try:
         with open_untrusted(path.parent, path.name) as file:
             return report_of(file)
     except UntrustedFileError as wrong:
-        return Report(()) if wrong.absent else Report((), bad_report(str(wrong)))
+        return CheckerReport(()) if wrong.absent else CheckerReport((), bad_report(str(wrong)))
 
 
-def report_of(file: BinaryIO) -> Report:
+def report_of(file: BinaryIO) -> CheckerReport:
     """Read line by line, so that memory is bounded whatever stands in the file.
 
     An unterminated last line is what was being written when the child was killed. Sets of arguments
@@ -156,7 +156,7 @@ def report_of(file: BinaryIO) -> Report:
         if kept_size > MOST_KEPT_BYTES or len(kept) > MOST_KEPT_LINES:
             problem = _flood()
             break
-    return Report(tuple(_fields(line) for line in kept), problem)
+    return CheckerReport(tuple(_fields(line) for line in kept), problem)
 
 
 def _fields(line: bytes) -> tuple[str, ...]:
@@ -170,7 +170,7 @@ def _flood() -> Misbehaved:
 
 
 def find_fault(
-    report: Report, done: Finished, executable: Path, names: Names, timeout_s: float
+    report: CheckerReport, done: Finished, executable: Path, names: ReportNames, timeout_s: float
 ) -> Misbehaved | None:
     """What ended the child before its time, as a record; None where it came to its end.
 
@@ -215,7 +215,9 @@ def find_fault(
     return report.problem
 
 
-def _nearest_caller(report: Report, executable: Path, names: Names) -> SourceLocation | None:
+def _nearest_caller(
+    report: CheckerReport, executable: Path, names: ReportNames
+) -> SourceLocation | None:
     """The author's line from which a function was called that failed in no line of theirs."""
     frames = [_address(frame[0]) for frame in report.all("frame") if frame][:MOST_FRAMES]
     places = locate(executable, frames, names.author_files)
@@ -227,7 +229,9 @@ def _said(log: str) -> str:
     return f" ({said})" if said else ""
 
 
-def find_warnings(report: Report, executable: Path, names: Names) -> tuple[Misbehaved, ...]:
+def find_warnings(
+    report: CheckerReport, executable: Path, names: ReportNames
+) -> tuple[Misbehaved, ...]:
     """Findings of the checker that did not end the run, each place pair once; what may be a habit
     of the author's hides nothing else, nor does one habit another."""
     said = [tuple(w[:5]) for w in report.all("warn")[:MOST_LOOKED_AT] if len(w) >= 5]
@@ -259,7 +263,9 @@ def _habit_of(message: str) -> str:
     return message.partition(IN_NO_ORDER)[2]
 
 
-def find_unordered(report: Report, executable: Path, names: Names) -> tuple[UnorderedAccess, ...]:
+def find_unordered(
+    report: CheckerReport, executable: Path, names: ReportNames
+) -> tuple[UnorderedAccess, ...]:
     """What the checker saw of reads and writes in no order, each pair of lines once."""
     raw = [tuple(u[:5]) for u in report.all("unordered")[:MOST_LOOKED_AT] if len(u) >= 5]
     places = locate(executable, [_address(p) for u in raw for p in u[3:5]], names.author_files)

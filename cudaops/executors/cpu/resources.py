@@ -21,11 +21,11 @@ from cudaops.executors.cuda.build import GpuBuilder
 KEPT = 256
 """Units whose answer is kept: nvcc is not asked again for one it refused."""
 
-_kept: OrderedDict[tuple[str, ...], Answer] = OrderedDict()
+_kept: OrderedDict[tuple[str, ...], NvccResources] = OrderedDict()
 _lock = threading.Lock()
 
 
-class Answer(NamedTuple):
+class NvccResources(NamedTuple):
     """nvcc's, or why there is none."""
 
     by_entry: Mapping[int, KernelResources]
@@ -34,7 +34,7 @@ class Answer(NamedTuple):
     """`nvcc 13.0.88`, or why nobody says it."""
 
 
-def ask_nvcc(cache: Path, device: str, unit: Unit) -> Answer:
+def ask_nvcc(cache: Path, device: str, unit: Unit) -> NvccResources:
     """Compile a unit for the device as the `cuda` executor would, and take what ptxas prints.
 
     Confined as every compiler; the cubin is kept by content, so this is done once for all runs.
@@ -50,15 +50,15 @@ def ask_nvcc(cache: Path, device: str, unit: Unit) -> Answer:
     try:
         module = _builder(cache, sm_arch).unit(unit, draft=False)
     except PrerequisiteError as missing:
-        return Answer({}, missing.problem)
+        return NvccResources({}, missing.problem)
     except CudaOpsError as problem:
-        answer = Answer({}, f"nvcc failed: {problem}")
+        answer = NvccResources({}, f"nvcc failed: {problem}")
     else:
         if isinstance(module, CompileFailed):
-            answer = Answer({}, f"nvcc refuses the unit: {module.placed}")
+            answer = NvccResources({}, f"nvcc refuses the unit: {module.placed}")
         else:
             pairs = zip(module.launchables, module.resources, strict=True)
-            answer = Answer({one.entry: takes for one, takes in pairs}, module.compiler)
+            answer = NvccResources({one.entry: takes for one, takes in pairs}, module.compiler)
     with _lock:
         _kept[key] = answer
         while len(_kept) > KEPT:

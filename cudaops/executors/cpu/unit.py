@@ -25,8 +25,8 @@ from cudaops.executors.arrays import write_widened
 from cudaops.executors.base import InputSet, Trial, Tried
 from cudaops.executors.cpu.build import BASELINE_ENTRY, own_variables, shared_guards
 from cudaops.executors.cpu.report import (
-    Names,
-    Report,
+    CheckerReport,
+    ReportNames,
     bad_report,
     find_fault,
     find_warnings,
@@ -72,7 +72,7 @@ def bytes_in(unit: Unit, memory: DeviceMemory, size_bytes: int) -> int:
     return size_bytes * widened_by(unit, memory.element)
 
 
-class Task(NamedTuple):
+class UnitTask(NamedTuple):
     """A run, whatever it is for."""
 
     unit: Unit
@@ -106,18 +106,18 @@ class Outcome(NamedTuple):
     """A child that came to its end."""
 
     ran: Ran
-    report: Report
+    report: CheckerReport
 
 
 class _Ended(NamedTuple):
     """A child that is gone, whatever it did."""
 
-    report: Report
+    report: CheckerReport
     seconds: float
     fault: Misbehaved | None
 
 
-def run_task(task: Task) -> Outcome | Misbehaved:
+def run_task(task: UnitTask) -> Outcome | Misbehaved:
     """Write the specification, run the child, read its report."""
     folder = task.folder.absolute()
     _make_folders(folder)
@@ -135,7 +135,7 @@ def run_task(task: Task) -> Outcome | Misbehaved:
     return Outcome(ran, ended.report)
 
 
-def run_series(task: Task) -> tuple[Ran, ...] | Misbehaved:
+def run_series(task: UnitTask) -> tuple[Ran, ...] | Misbehaved:
     """The plan once for `task.inputs` and for each of `task.more`, in this order, in one child.
 
     Outputs land in `launch_00`, `launch_01`, ... of the task's folder. The inputs are such as
@@ -159,7 +159,7 @@ def run_series(task: Task) -> tuple[Ran, ...] | Misbehaved:
     return tuple(_ran(task, folder, each_s, ()) for folder in folders)
 
 
-def run_trials(task: Task, trials: Sequence[Trial], limit_s: float) -> tuple[Tried, ...]:
+def run_trials(task: UnitTask, trials: Sequence[Trial], limit_s: float) -> tuple[Tried, ...]:
     """Launches of a series with arguments and sizes of their own. One that ends its child ends no
     other: the next child goes on behind it."""
     folder = task.folder.absolute()
@@ -178,7 +178,7 @@ def run_trials(task: Task, trials: Sequence[Trial], limit_s: float) -> tuple[Tri
 
 
 def _tried(
-    task: Task, trials: Sequence[Trial], folders: Sequence[Path], first: int, limit_s: float
+    task: UnitTask, trials: Sequence[Trial], folders: Sequence[Path], first: int, limit_s: float
 ) -> list[Tried]:
     """Those from `first` on that one child came to."""
     own = " ".join(f"{at}:{size}" for at, size in own_variables(task.executable))
@@ -207,11 +207,11 @@ def _tried(
     return found
 
 
-def _of(task: Task, trial: Trial) -> Task:
+def _of(task: UnitTask, trial: Trial) -> UnitTask:
     return task._replace(workload=trial.workload, plan=trial.plan, inputs=trial.inputs)
 
 
-def _by_launch(report: Report) -> list[Report]:
+def _by_launch(report: CheckerReport) -> list[CheckerReport]:
     """A series' report, cut where a launch began."""
     parts: list[list[tuple[str, ...]]] = []
     for line in report.lines:
@@ -219,7 +219,7 @@ def _by_launch(report: Report) -> list[Report]:
             parts.append([])
         elif parts:
             parts[-1].append(line)
-    return [Report(tuple(part)) for part in parts]
+    return [CheckerReport(tuple(part)) for part in parts]
 
 
 def check_series(inputs: Sequence[InputSet]) -> None:
@@ -255,7 +255,7 @@ def _make_folders(*folders: Path) -> None:
         raise
 
 
-def _run_child(task: Task, specification: Sequence[str]) -> _Ended:
+def _run_child(task: UnitTask, specification: Sequence[str]) -> _Ended:
     folder = task.folder.absolute()
     report_path = folder / "report.tsv"
     try:
@@ -291,7 +291,7 @@ def _read_by(specification: Sequence[str]) -> tuple[Path, ...]:
     return tuple(Path(line.split(" file ", 1)[1]) for line in specification if " file " in line)
 
 
-def _wrong_output(task: Task, folder: Path, within: str) -> Misbehaved | None:
+def _wrong_output(task: UnitTask, folder: Path, within: str) -> Misbehaved | None:
     """The code under test ran in the process that wrote the outputs and may have put anything in
     their place; from here on others read them by name. `within` `folder`, with a slash."""
     sizes = {
@@ -311,12 +311,12 @@ def _wrong_output(task: Task, folder: Path, within: str) -> Misbehaved | None:
     return None
 
 
-def _wanted(task: Task) -> list[Allocation]:
+def _wanted(task: UnitTask) -> list[Allocation]:
     every = task.workload.allocations
     return [a for a in every if task.wanted is None or a.index in task.wanted]
 
 
-def _ran(task: Task, folder: Path, seconds: float, warnings: tuple[Misbehaved, ...]) -> Ran:
+def _ran(task: UnitTask, folder: Path, seconds: float, warnings: tuple[Misbehaved, ...]) -> Ran:
     written = sorted(a.index for a in _wanted(task))
     return Ran(
         outputs={i: str(folder / f"out{i}.bin") for i in written},
@@ -334,7 +334,7 @@ def captured_inputs(workload: Workload) -> InputSet:
     return InputSet(contents={a.index: str(folder / a.before) for a in workload.allocations})
 
 
-def names_of(task: Task) -> Names:
+def names_of(task: UnitTask) -> ReportNames:
     """What the author calls the things that a message of the runtime numbers."""
     program = task.unit.program
     parameters = {k.name: tuple(p.name for p in k.parameters) for k in program.kernels}
@@ -356,10 +356,10 @@ def names_of(task: Task) -> Names:
         a.index: ELEMENT_BYTES[a.element] * widened_by(task.unit, a.element)
         for a in task.workload.allocations
     }
-    return Names(tuple(f.path for f in program.files), parameters, allocations, sizes)
+    return ReportNames(tuple(f.path for f in program.files), parameters, allocations, sizes)
 
 
-def _head(task: Task) -> list[str]:
+def _head(task: UnitTask) -> list[str]:
     """What holds for every launch of the child."""
     lines = [f"shared {task.dynamic_limit * (_WIDE_SHARED if task.unit.widened else 1)}"]
     if task.blocks is not None:
@@ -367,7 +367,9 @@ def _head(task: Task) -> list[str]:
     return lines
 
 
-def _launch(task: Task, inputs: InputSet, folder: Path, *, keep_scratch: bool = False) -> list[str]:
+def _launch(
+    task: UnitTask, inputs: InputSet, folder: Path, *, keep_scratch: bool = False
+) -> list[str]:
     """Memory before, the plan's launches, and what is written to `folder` afterwards."""
     wide = task.unit.widened
     lines = [_allocation(task.unit, inputs, a) for a in task.workload.allocations]
@@ -398,7 +400,7 @@ def _global_file(number: int) -> str:
     return f"global{number}.bin"
 
 
-def _global(task: Task, state: GlobalState, folder: Path, number: int) -> str:
+def _global(task: UnitTask, state: GlobalState, folder: Path, number: int) -> str:
     before = contents_before(task.unit, task.workload, state, folder / f"wide{number}.bin")
     return f"global {state.name} file {before}"
 
@@ -428,7 +430,7 @@ def contents_before(unit: Unit, workload: Workload, state: GlobalState, wide: Pa
     return wide
 
 
-def _launches(task: Task) -> list[str]:
+def _launches(task: UnitTask) -> list[str]:
     baseline = task.unit.rewrite is None or not task.plan.applicable
     lines = []
     for launch in task.plan.launches:
@@ -462,7 +464,7 @@ def waits_for_grid(unit: Unit, plan: ResolvedPlan, launch: ResolvedLaunch) -> bo
     return author_waits(unit.program, unit.program.kernel(unit.kernel))
 
 
-def _value(value: Value, task: Task) -> str:
+def _value(value: Value, task: UnitTask) -> str:
     if value.kind == "null":
         return "null"
     if value.kind == "raw":
@@ -474,7 +476,7 @@ def _value(value: Value, task: Task) -> str:
     return _buffer(value, task)
 
 
-def _buffer(value: BufferValue, task: Task) -> str:
+def _buffer(value: BufferValue, task: UnitTask) -> str:
     if value.allocation is None:
         return f"scratch {value.scratch} {value.offset_bytes * (2 if task.unit.widened else 1)}"
     allocation = next(a for a in task.workload.allocations if a.index == value.allocation)

@@ -63,9 +63,9 @@ from cudaops.program.lexing import byte_text, line_of
 from cudaops.program.outline import outline
 from cudaops.storage import (
     TEMPORARY,
-    Entry,
+    CacheEntry,
+    CacheSlot,
     Facts,
-    Made,
     entry_of,
     make_once,
     raise_if_full,
@@ -285,7 +285,9 @@ def recorder_object(cache: Path) -> Path | None:
     return entry.folder / RECORDER_OBJECT if make_once(entry, files, make) is not None else None
 
 
-def _module(entry: Entry, compiler: str, made: Made | CompileFailed) -> Module | CompileFailed:
+def _module(
+    entry: CacheSlot, compiler: str, made: CacheEntry | CompileFailed
+) -> Module | CompileFailed:
     """What was noted of a build, as a record."""
     if isinstance(made, CompileFailed):
         return made

@@ -96,7 +96,7 @@ class GpuChecker:
         """Plans that the processor did not look at whole in that time: on other inputs it is not
         asked first again."""
 
-    def check(self, subject: CheckedPlan, level: Level) -> Checked:
+    def check(self, subject: CheckedPlan, level: Level) -> CheckReport:
         """Look at a plan that ran to its end. Each checker has `subject.timeout_s` seconds."""
         found = self._memory(subject)
         if found.fault is not None or level == "memory":
@@ -113,7 +113,7 @@ class GpuChecker:
         if fault.location is not None or fault.what not in UNPLACED:
             return fault
         some = CpuCheck("memory", min(PROBE_S, subject.timeout_s), seed=self._seed)
-        ways: tuple[Callable[[], Checked], ...] = (
+        ways: tuple[Callable[[], CheckReport], ...] = (
             lambda: check_on_cpu(self._cpu, subject, some),
             lambda: self._memcheck(subject),
             lambda: check_on_cpu(self._cpu, subject, some._replace(sample=False)),
@@ -131,7 +131,7 @@ class GpuChecker:
         found = check_on_cpu(self._cpu, subject, wanted).fault
         return found if found is not None and found.what == "deadlock" else None
 
-    def _memory(self, subject: CheckedPlan) -> Checked:
+    def _memory(self, subject: CheckedPlan) -> CheckReport:
         """Every block. On the processor where that is quick, as for a launch of some 10^9
         accesses; under memcheck, which starts slowly and then runs on the GPU, for a larger one."""
         quick = min(self._cpu_first_s, subject.timeout_s)
@@ -150,37 +150,37 @@ class GpuChecker:
             return on_cpu
         return on_cpu._replace(unchecked=by_tool.unchecked + on_cpu.unchecked)
 
-    def _full(self, subject: CheckedPlan) -> Checked:
+    def _full(self, subject: CheckedPlan) -> CheckReport:
         on_cpu = check_on_cpu(
             self._cpu, subject, CpuCheck("full", subject.timeout_s, seed=self._seed)
         )
         if on_cpu.found or not on_cpu.unchecked:
             return on_cpu
-        by_tools = Checked()
+        by_tools = CheckReport()
         for tool in RACE_TOOLS:
             by_tools = by_tools.joined(self._race_tool(subject, tool))
         if by_tools.found or not by_tools.unchecked:
             return by_tools
         return by_tools._replace(unchecked=on_cpu.unchecked + by_tools.unchecked)
 
-    def _race_tool(self, subject: CheckedPlan, tool: Tool) -> Checked:
+    def _race_tool(self, subject: CheckedPlan, tool: Tool) -> CheckReport:
         if tool == "initcheck" and self._sanitizer is not None:
             lacking = self._sanitizer.lacks(tool)
             if lacking is not None:
                 return filled_shared(subject, lacking)
         run = self._look(subject, tool)
         if isinstance(run, CheckerUnavailable):
-            return Checked(unchecked=(run,))
+            return CheckReport(unchecked=(run,))
         warnings = tuple(f.misbehaved for f in run.found)
-        return Checked(warnings=warnings, summary=_summary(run))
+        return CheckReport(warnings=warnings, summary=_summary(run))
 
-    def _memcheck(self, subject: CheckedPlan) -> Checked:
+    def _memcheck(self, subject: CheckedPlan) -> CheckReport:
         run = self._look(subject, "memcheck")
         if isinstance(run, CheckerUnavailable):
-            return Checked(unchecked=(run,))
+            return CheckReport(unchecked=(run,))
         if not run.found:
-            return Checked(summary=_summary(run))
-        return Checked(self._in_cpu_words(subject, run.found[0]), summary=_summary(run))
+            return CheckReport(summary=_summary(run))
+        return CheckReport(self._in_cpu_words(subject, run.found[0]), summary=_summary(run))
 
     def _look(self, subject: CheckedPlan, tool: Tool) -> SanitizerRun | CheckerUnavailable:
         if self._sanitizer is None:
@@ -220,7 +220,7 @@ SHARED_FILLS = (0x00, 0x00, 0xFF)
 differ by themselves, and not-a-number in every format."""
 
 
-def filled_shared(subject: CheckedPlan, lacking: str) -> Checked:
+def filled_shared(subject: CheckedPlan, lacking: str) -> CheckReport:
     """In place of initcheck: whether results depend on what stood in shared memory. `lacking`: why
     that tool cannot look."""
     started = time.monotonic()
@@ -239,19 +239,21 @@ def filled_shared(subject: CheckedPlan, lacking: str) -> Checked:
             unavailable = CheckerUnavailable(
                 checker="compute-sanitizer initcheck", problem=text, remedy=remedy
             )
-            return Checked(unchecked=(unavailable,))
+            return CheckReport(unchecked=(unavailable,))
         if isinstance(ran, Misbehaved):
-            return Checked(ran)
+            return CheckReport(ran)
         results.append(outputs_of(task, ran))
     took = f"{time.monotonic() - started:.1f} s"
     way = f"shared memory filled with 00 and ff before the plan, {took}, in place of initcheck"
     first, again, other = results
     if not _same_files(first, again):
-        return Checked(summary=f"{way} ({lacking}): results differ by themselves from run to run")
+        return CheckReport(
+            summary=f"{way} ({lacking}): results differ by themselves from run to run"
+        )
     if _same_files(first, other):
-        return Checked(summary=f"{way} ({lacking}): the same results")
+        return CheckReport(summary=f"{way} ({lacking}): the same results")
     said = "its results depend on uninitialized shared memory"
-    return Checked(warnings=(Misbehaved(what="uninitialised_read", message=said),), summary=way)
+    return CheckReport(warnings=(Misbehaved(what="uninitialised_read", message=said),), summary=way)
 
 
 def _same_files(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
@@ -439,7 +441,7 @@ class Sample(NamedTuple):
         return f"{part} {self.of} blocks of {self.kernel}"
 
 
-class Checked(NamedTuple):
+class CheckReport(NamedTuple):
     """What came out of a check."""
 
     fault: Misbehaved | None = None
@@ -455,10 +457,10 @@ class Checked(NamedTuple):
         """Something is wrong with the candidate."""
         return self.fault is not None or bool(self.warnings)
 
-    def joined(self, later: Checked) -> Checked:
+    def joined(self, later: CheckReport) -> CheckReport:
         """Both, the first fault winning."""
         summary = "; ".join(s for s in (self.summary, later.summary) if s)
-        return Checked(
+        return CheckReport(
             self.fault or later.fault,
             self.warnings + later.warnings,
             self.unchecked + later.unchecked,
@@ -486,18 +488,18 @@ def _plan_key(subject: CheckedPlan) -> tuple[str, ...]:
     return subject.workload.folder, unit.callee, rewrite, str(unit.widened)
 
 
-def check_on_cpu(cpu: CpuExecutor, subject: CheckedPlan, wanted: CpuCheck) -> Checked:
+def check_on_cpu(cpu: CpuExecutor, subject: CheckedPlan, wanted: CpuCheck) -> CheckReport:
     """Every launch in order, up to the first that is fatal or cannot run there."""
     started = time.monotonic()
     built = build_unit(cpu.cache, subject.unit, "checked")
     if isinstance(built, CompileFailed):
         return _not_run(wanted, f"it does not compile there: {built.placed}")
     compiled = as_compiled(built, subject.unit)
-    whole = Checked()
+    whole = CheckReport()
     samples: list[Sample] = []
     for single in single_launches(subject):
         if isinstance(single, Misbehaved):
-            return whole.joined(Checked(single))
+            return whole.joined(CheckReport(single))
         left = max(wanted.seconds - (time.monotonic() - started), 0.1)
         folder = subject.folder / f"cpu-{wanted.level}{single.number}"
         only = _blocks(subject.unit, single, wanted)
@@ -510,7 +512,7 @@ def check_on_cpu(cpu: CpuExecutor, subject: CheckedPlan, wanted: CpuCheck) -> Ch
             return whole.joined(_not_run(wanted, problem.problem, problem.remedy))
         if isinstance(ran, Misbehaved):
             return whole.joined(_ended(wanted, ran))
-        whole = whole.joined(Checked(warnings=ran.warnings))
+        whole = whole.joined(CheckReport(warnings=ran.warnings))
         samples.append(_sample(subject, single, only))
     took = time.monotonic() - started
     looked = ", ".join(str(s) for s in samples)
@@ -544,15 +546,17 @@ def _sample(subject: CheckedPlan, single: Single, only: Sequence[int] | None) ->
     return Sample(shown, volume if only is None else len(only), volume)
 
 
-def _ended(wanted: CpuCheck, ran: Misbehaved) -> Checked:
+def _ended(wanted: CpuCheck, ran: Misbehaved) -> CheckReport:
     """A launch that did not come to its end on the processor."""
     if ran.what in PROVEN:
-        return Checked(ran)
+        return CheckReport(ran)
     if ran.what == "timeout":
         return _not_run(wanted, f"did not finish within {wanted.seconds:g} s")
     return _not_run(wanted, f"the kernel does not run there: {ran.placed}")
 
 
-def _not_run(wanted: CpuCheck, problem: str, remedy: str = _REMEDY) -> Checked:
+def _not_run(wanted: CpuCheck, problem: str, remedy: str = _REMEDY) -> CheckReport:
     name = f"cpu checker ({wanted.level})"
-    return Checked(unchecked=(CheckerUnavailable(checker=name, problem=problem, remedy=remedy),))
+    return CheckReport(
+        unchecked=(CheckerUnavailable(checker=name, problem=problem, remedy=remedy),)
+    )

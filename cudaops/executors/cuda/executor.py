@@ -36,7 +36,7 @@ from cudaops.executors.cuda.build import IMAGE, project_tools
 from cudaops.executors.cuda.checking import CheckedPlan
 from cudaops.executors.cuda.host import GpuHost
 from cudaops.executors.cuda.platform import NVIDIA, Module
-from cudaops.executors.cuda.profiling import Launched, Profiler
+from cudaops.executors.cuda.profiling import ProfiledPlan, Profiler
 from cudaops.executors.cuda.program import GpuProgram
 from cudaops.executors.cuda.protocol import (
     MeasureReply,
@@ -457,7 +457,7 @@ class CudaExecutor:
     ) -> Profile | Misbehaved:
         """See `Executor.profile`. By ncu; a rung lower where ncu cannot read counters."""
         self.host.make_room()
-        launched = Launched(
+        launched = ProfiledPlan(
             compiled,
             workload,
             plan,

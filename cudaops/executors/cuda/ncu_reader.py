@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cudaops.cuda.hot_spots import Instruction
+from cudaops.cuda.hot_spots import SassInstruction
 from cudaops.cuda.ncu_pages import Cell, launch_of
 from cudaops.domain.profile import NvidiaRule
 from cudaops.errors import InputError, PrerequisiteError
@@ -133,7 +133,7 @@ def _plain(marked: re.Match[str]) -> str:
     return marked["second"]
 
 
-def _instructions(launch: Any) -> tuple[Instruction, ...]:
+def _instructions(launch: Any) -> tuple[SassInstruction, ...]:
     executed = _by_address(launch, "inst_executed")
     if not executed:
         return ()
@@ -147,7 +147,7 @@ def _instructions(launch: Any) -> tuple[Instruction, ...]:
     }
     first = min(executed)
     return tuple(
-        Instruction(
+        SassInstruction(
             offset=address - first,
             sass=" ".join((launch.sass_by_pc(address) or "").split()),
             executed=executed.get(address, 0),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from cudaops.cuda.hot_spots import Instruction, hot_instructions, hot_lines
+from cudaops.cuda.hot_spots import SassInstruction, hot_instructions, hot_lines
 from cudaops.cuda.ncu_pages import NcuLaunch
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.profile import Profile
@@ -28,7 +28,7 @@ class ReportLaunch(NamedTuple):
     launch: NcuLaunch
     symbol: str
     """Mangled name of the kernel."""
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[SassInstruction, ...]
     """With what was counted and sampled at each; empty where the report has no source counters."""
     sources: Mapping[str, str]
     """Source files that were imported into the report, by their path."""
@@ -76,7 +76,7 @@ def _launch(said: dict[str, Any]) -> ReportLaunch:
         launch=NcuLaunch(said["id"], profile, tuple(said["unknown_labels"])),
         symbol=said["symbol"],
         instructions=tuple(
-            Instruction(**{**one, "line": tuple(one["line"]) if one["line"] else None})
+            SassInstruction(**{**one, "line": tuple(one["line"]) if one["line"] else None})
             for one in said["instructions"]
         ),
         sources=said["sources"],

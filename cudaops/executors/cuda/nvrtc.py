@@ -45,7 +45,7 @@ _LIBRARIES = ("CUDA_HOME", "CUDA_PATH", "LD_LIBRARY_PATH")
 """Where the library may have to be looked for."""
 
 
-class Compilation(NamedTuple):
+class NvrtcResult(NamedTuple):
     """What NVRTC made of a text."""
 
     ok: bool
@@ -89,11 +89,11 @@ class Nvrtc:
         options: tuple[str, ...],
         output: Path,
         timeout_s: float = COMPILE_TIMEOUT_S,
-    ) -> Compilation:
+    ) -> NvrtcResult:
         """A cubin in `output`, or the reason why there is none. Threads may compile at once."""
         with self._worker() as worker:
             if worker is None:
-                return Compilation(False, False, self._missing)
+                return NvrtcResult(False, False, self._missing)
             with LEDGER.working("nvrtc"):
                 made = worker.compile(source, options, output, timeout_s)
             self._note(alive=made.final)
@@ -166,7 +166,7 @@ class _Worker:
 
     def compile(
         self, source: str, options: tuple[str, ...], output: Path, timeout_s: float
-    ) -> Compilation:
+    ) -> NvrtcResult:
         """See `Nvrtc.compile`. It is ended where it does not answer."""
         request = {
             "source": source,
@@ -177,10 +177,10 @@ class _Worker:
         answer = self._ask(request, timeout_s + 1.0)
         if answer is None:
             self.end()
-            return Compilation(False, False, "the NVRTC worker died or ran out of time")
+            return NvrtcResult(False, False, "the NVRTC worker died or ran out of time")
         if answer["ok"] and self._confined is not None:
             shutil.move(self._made, output)
-        return Compilation(bool(answer["ok"]), True, str(answer["log"]))
+        return NvrtcResult(bool(answer["ok"]), True, str(answer["log"]))
 
     def _start(self) -> None:
         extra = {name: os.environ[name] for name in _LIBRARIES if name in os.environ}

@@ -62,7 +62,7 @@ MOST_LOADED_AGAIN_BYTES = 1 << 30
 """Buffers that are loaded once more for a second look at a launch's time. Chosen: half a second."""
 
 
-class Launched(NamedTuple):
+class ProfiledPlan(NamedTuple):
     """A plan as the runner is told, and where."""
 
     compiled: Compiled
@@ -94,7 +94,7 @@ class Profiler:
 
     def profile(
         self,
-        launched: Launched,
+        launched: ProfiledPlan,
         time: Callable[[], Measurement | Misbehaved],
         sections: Sections = "deciding",
     ) -> Profile | Misbehaved:
@@ -107,7 +107,7 @@ class Profiler:
     def _profiled(
         self,
         place: tuple[str, str],
-        launched: Launched,
+        launched: ProfiledPlan,
         time: Callable[[], Measurement | Misbehaved],
         sections: Sections,
     ) -> Profile | Misbehaved:
@@ -131,7 +131,7 @@ class Profiler:
                 self._whole.add(place)
         return found
 
-    def _known_dominant(self, launched: Launched) -> _Dominant | None:
+    def _known_dominant(self, launched: ProfiledPlan) -> _Dominant | None:
         """Of one launch whose time is known, or does not matter since ncu will not be asked."""
         if len(launched.plan.launches) > 1:
             return None
@@ -141,7 +141,7 @@ class Profiler:
         return None if us is None else _Dominant(0, us)
 
     def _fitting(
-        self, launched: Launched, dominant: _Dominant, wanted: Sections
+        self, launched: ProfiledPlan, dominant: _Dominant, wanted: Sections
     ) -> tuple[_Dominant, Sections | None]:
         """As much of what is wanted as ends in time, by the shorter of two launches where the first
         is too long for it all: others may have used the GPU."""
@@ -157,12 +157,12 @@ class Profiler:
         dominant = min(dominant, again, key=lambda one: one.us)
         return dominant, affordable(wanted, self._launch(launched, dominant))
 
-    def _launch(self, launched: Launched, dominant: _Dominant) -> LaunchCost:
+    def _launch(self, launched: ProfiledPlan, dominant: _Dominant) -> LaunchCost:
         size_bytes = sum(b.size_bytes for b in launched.buffers)
         return LaunchCost(dominant.us * 1e-6, size_bytes, self._host.facts.memory_bytes)
 
     def _measured(
-        self, launched: Launched, dominant: _Dominant, sections: Sections | None
+        self, launched: ProfiledPlan, dominant: _Dominant, sections: Sections | None
     ) -> Profile | NcuProblem | Misbehaved:
         """By ncu; with a small set of metrics, operations as the model counts them meanwhile. Where
         it counts none, or might of another launch, nothing would be known of the floor: then what
@@ -199,12 +199,12 @@ class Profiler:
             }
         )
 
-    def _operations(self, launched: Launched) -> dict[str, Metric]:
+    def _operations(self, launched: ProfiledPlan) -> dict[str, Metric]:
         """Of a plan of one launch, as the model counts them."""
         return {n: m for n, m in self._modelled(launched).metrics.items() if n in FLOPS}
 
     def _by_ncu(
-        self, launched: Launched, number: int, sections: Sections
+        self, launched: ProfiledPlan, number: int, sections: Sections
     ) -> Profile | NcuProblem | Misbehaved:
         host = self._host
         task = ProfileTask(side=launched.side, buffers=launched.buffers, launch=number)
@@ -232,7 +232,7 @@ class Profiler:
 
     def _without_ncu(
         self,
-        launched: Launched,
+        launched: ProfiledPlan,
         dominant: _Dominant,
         time: Callable[[], Measurement | Misbehaved],
         why: NcuProblem,
@@ -263,7 +263,7 @@ class Profiler:
             why=f"{why.text} ({why.remedy})",
         )
 
-    def _modelled(self, launched: Launched) -> Profile:
+    def _modelled(self, launched: ProfiledPlan) -> Profile:
         row = self._host.device
         try:
             found = self._on_cpu(launched, row.name)
@@ -291,7 +291,7 @@ class Profiler:
             notes=(note,),
         )
 
-    def _on_cpu(self, launched: Launched, device: str) -> Profile | None:
+    def _on_cpu(self, launched: ProfiledPlan, device: str) -> Profile | None:
         """What the model says for this device; None where the kernel does not run there.
 
         Raises InputError where time is not modelled for it.
@@ -321,7 +321,7 @@ class _Dominant(NamedTuple):
     """Of one launch, for orientation: others may use the GPU meanwhile."""
 
 
-def _dominant(launched: Launched) -> _Dominant | Misbehaved:
+def _dominant(launched: ProfiledPlan) -> _Dominant | Misbehaved:
     task = RunTask(side=launched.side, buffers=launched.buffers, dumps={})
     reply = expected(launched.session.request(task, launched.timeout_s), RunReply)
     if isinstance(reply, Misbehaved):

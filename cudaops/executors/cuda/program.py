@@ -9,25 +9,25 @@ from cudaops.domain.execution import CaptureOutcome, CompileFailed, Misbehaved, 
 from cudaops.domain.options import WarmUps
 from cudaops.domain.program import Program
 from cudaops.errors import InputError, SandboxUnavailable
-from cudaops.executors.capture.program import (
+from cudaops.executors.capture.recording import (
     LONG_PAUSE_SHARE,
     PAUSE_SHARE,
     TARGET_BYTES,
     Child,
-    Recording,
+    ProgramRecording,
     author_names,
     exit_fault,
     program_ran,
     redirected,
     room_for,
 )
-from cudaops.executors.cpu.report import Report, find_fault, read_report
+from cudaops.executors.cpu.report import CheckerReport, find_fault, read_report
 from cudaops.executors.cuda.driver_recorder import KERNELS, kernel_list
 from cudaops.executors.cuda.platform import Executable, Platform
 from cudaops.executors.cuda.session import settle_gpu_level
-from cudaops.executors.isolation.phases import GIB, Confinement, Limits, limits_of
+from cudaops.executors.isolation.phases import GIB, Confinement, PhaseLimits, limits_of
 from cudaops.executors.isolation.places import interpreter
-from cudaops.executors.isolation.view import View
+from cudaops.executors.isolation.view import ProgramView
 from cudaops.executors.preload.counts import COUNTS_VARIABLE, PAUSE_VARIABLE, read_counts
 from cudaops.executors.process import PRINTED_BYTES, run_bounded
 from cudaops.executors.untrusted_files import discard, temporary_folder
@@ -107,11 +107,11 @@ class GpuProgram:
     def capture(
         self, kernel: str | None, folder: Path, warm_ups: WarmUps = "auto"
     ) -> CaptureOutcome:
-        """See `Recording.capture`. Times are the device's, by event pairs: around every launch of a
-        configuration at first, then around some that stand for the others. A program that takes
-        longer than its limit is stopped, and one that launches nothing for PAUSE_SHARE of it is not
-        waited for: both are captured as far as they came."""
-        recording = Recording(
+        """See `ProgramRecording.capture`. Times are the device's, by event pairs: around every
+        launch of a configuration first, then around samples. A program that takes longer than its
+        limit, or launches nothing for PAUSE_SHARE of it, is stopped and captured as far as it
+        ran."""
+        recording = ProgramRecording(
             self.program, self._recorded, warm_ups, self.capture_bytes, LARGER, has_textures=False
         )
         return recording.capture(kernel, folder)
@@ -178,7 +178,7 @@ class GpuProgram:
         hidden = () if built.is_interpreted or built.needs else (built.path.parent.parent,)
         arguments, stdin = redirected((*built.arguments, *self.argv), self.cwd)
         texts = (file.text for file in self.program.files)
-        with View(beside, self.argv, hidden, texts) as view:
+        with ProgramView(beside, self.argv, hidden, texts) as view:
             writes = [view.root, folder, *([] if self.output is None else [self.output])]
             done = run_bounded(
                 [str(built.path), *arguments],
@@ -231,7 +231,7 @@ class GpuProgram:
         return fault.model_copy(update={"message": f"{fault.message}: {where}"})
 
 
-def _image(report: Report, built: Executable, cwd: Path) -> Path:
+def _image(report: CheckerReport, built: Executable, cwd: Path) -> Path:
     """The file whose functions the recorder named: the program or, where its kernels lie in a
     library of the build's, that. What it says is believed of files of the build alone."""
     if built.tree is None:
@@ -258,7 +258,7 @@ def _stopping_s(contents_bytes: int) -> float:
     return max(STOPPING_S, min(contents_bytes, TARGET_BYTES) / WRITTEN_BYTES_PER_S)
 
 
-def _with_room(usual: Limits, contents_bytes: int) -> Limits:
+def _with_room(usual: PhaseLimits, contents_bytes: int) -> PhaseLimits:
     """A phase's limits with room for what is captured beside what the program itself writes."""
     return usual._replace(
         file_bytes=max(usual.file_bytes, contents_bytes),
@@ -266,11 +266,11 @@ def _with_room(usual: Limits, contents_bytes: int) -> Limits:
     )
 
 
-def _reports(folder: Path) -> Report:
+def _reports(folder: Path) -> CheckerReport:
     """The recorder's, behind the faults that the runtime names."""
     runtime, own = read_report(folder / RUNTIME_REPORT), read_report(folder / REPORT)
     faults = [line for line in runtime.lines if line[0] == "fault"]
-    return Report((*faults, *own.lines), own.problem or runtime.problem)
+    return CheckerReport((*faults, *own.lines), own.problem or runtime.problem)
 
 
 def gpu_environment() -> dict[str, str]:

@@ -22,9 +22,9 @@ from pydantic import ValidationError
 from cudaops.cuda.sanitizer_report import (
     Index,
     Other,
-    Report,
     SanitizerFinding,
     SanitizerLocation,
+    SanitizerReport,
     parse_report,
 )
 from cudaops.domain.base import SourceLocation
@@ -118,7 +118,7 @@ class Sanitizer:
         self,
         tool: Tool,
         task: RunTask,
-        names: Names,
+        names: SanitizerNames,
         command: TaskCommand,
         folder: Path,
         timeout_s: float,
@@ -206,7 +206,7 @@ def _run(
 
 
 def _problem(
-    report: Report, done: Finished, timeout_s: float, reply: Path
+    report: SanitizerReport, done: Finished, timeout_s: float, reply: Path
 ) -> tuple[str, str] | None:
     """Why what the tool says is no result, with the remedy; None where it is one."""
     problem = _why_not(report, done, timeout_s, reply) or _why_no_launch(reply)
@@ -215,7 +215,7 @@ def _problem(
     return problem
 
 
-def names_for(task: RunTask, buffers: Mapping[int, str], files: Sequence[str]) -> Names:
+def names_for(task: RunTask, buffers: Mapping[int, str], files: Sequence[str]) -> SanitizerNames:
     """What a task's sizes and symbols are called.
 
     Args:
@@ -226,7 +226,7 @@ def names_for(task: RunTask, buffers: Mapping[int, str], files: Sequence[str]) -
     extents = [Extent(buffers.get(b.index, f"#{b.index}"), b.size_bytes) for b in task.buffers]
     extents += [Extent(s.name, s.size_bytes) for s in task.side.scratch]
     kernels = {launch.kernel.symbol: launch.kernel.shown for launch in task.side.launches}
-    return Names(tuple(files), kernels, tuple(extents))
+    return SanitizerNames(tuple(files), kernels, tuple(extents))
 
 
 def _arguments(tool: Tool, log: Path) -> list[str]:
@@ -244,7 +244,7 @@ def _text_of(log: Path) -> str:
 
 
 def _why_not(
-    report: Report, done: Finished, timeout_s: float, reply: Path
+    report: SanitizerReport, done: Finished, timeout_s: float, reply: Path
 ) -> tuple[str, str] | None:
     """Why a log without findings proves nothing, with the remedy; None where it does."""
     if done.timed_out:
@@ -322,7 +322,7 @@ class Extent(NamedTuple):
     size_bytes: int
 
 
-class Names(NamedTuple):
+class SanitizerNames(NamedTuple):
     """What the author calls the things that the tool numbers or mangles."""
 
     author_files: tuple[str, ...]
@@ -339,10 +339,10 @@ class SanitizerFault(NamedTuple):
     """Where it was seen."""
 
 
-def misbehaviours(report: Report, names: Names) -> tuple[SanitizerFault, ...]:
+def misbehaviours(report: SanitizerReport, names: SanitizerNames) -> tuple[SanitizerFault, ...]:
     """Findings that speak against the launched code, each once, errors of access first.
 
-    What this module has no words for is left out; `Report.clean` does not forget it.
+    What this module has no words for is left out; `SanitizerReport.clean` does not forget it.
     """
     found: dict[tuple[str, str, str], SanitizerFault] = {}
     for finding in report.counted:
@@ -355,7 +355,7 @@ def misbehaviours(report: Report, names: Names) -> tuple[SanitizerFault, ...]:
     return tuple(ranked[:MAX_FINDINGS])
 
 
-def _spelled(finding: SanitizerFinding, names: Names) -> list[Misbehaved]:
+def _spelled(finding: SanitizerFinding, names: SanitizerNames) -> list[Misbehaved]:
     if finding.kind == "race":
         return _race(finding, names)
     what, text = _what(finding, names)
@@ -364,7 +364,7 @@ def _spelled(finding: SanitizerFinding, names: Names) -> list[Misbehaved]:
     return [_misbehaved(what, text, finding, _located(finding.places, names), names)]
 
 
-def _what(finding: SanitizerFinding, names: Names) -> tuple[MisbehaviourKind | None, str]:
+def _what(finding: SanitizerFinding, names: SanitizerNames) -> tuple[MisbehaviourKind | None, str]:
     if finding.kind == "access":
         return _access(finding, names)
     if finding.kind == "uninitialised":
@@ -385,7 +385,7 @@ def _what(finding: SanitizerFinding, names: Names) -> tuple[MisbehaviourKind | N
     return None, ""
 
 
-def _access(finding: SanitizerFinding, names: Names) -> tuple[MisbehaviourKind, str]:
+def _access(finding: SanitizerFinding, names: SanitizerNames) -> tuple[MisbehaviourKind, str]:
     verb = {"read": "read", "write": "write", "atomic": "atomic write"}.get(
         finding.access, "access"
     )
@@ -400,7 +400,7 @@ def _access(finding: SanitizerFinding, names: Names) -> tuple[MisbehaviourKind, 
     return "out_of_bounds", f"{head}{_position(finding, finding.address, names)}"
 
 
-def _position(finding: SanitizerFinding, address: int, names: Names) -> str:
+def _position(finding: SanitizerFinding, address: int, names: SanitizerNames) -> str:
     """Distances come from the addresses: the tool counts the byte behind the end as 1."""
     near = finding.nearest
     if address < 1 << 16:
@@ -418,7 +418,7 @@ def _position(finding: SanitizerFinding, address: int, names: Names) -> str:
     return f" in {name}: {finding.trouble}"
 
 
-def _allocation(size_bytes: int, names: Names) -> str:
+def _allocation(size_bytes: int, names: SanitizerNames) -> str:
     """By its size, where only one has it: the tool prints addresses, which nobody else knows."""
     known = [e.name for e in names.extents if e.size_bytes == size_bytes]
     if len(known) == 1:
@@ -434,7 +434,7 @@ def _barrier(finding: SanitizerFinding) -> str:
     return f"a barrier is used wrongly: {finding.trouble.lower() or 'no reason'}"
 
 
-def _race(finding: SanitizerFinding, names: Names) -> list[Misbehaved]:
+def _race(finding: SanitizerFinding, names: SanitizerNames) -> list[Misbehaved]:
     """One record a line that takes part, each naming the line it races with."""
     if finding.access not in ("read", "write") or not finding.others:
         text = "threads race on shared memory with no barrier between them"
@@ -460,7 +460,7 @@ def _misbehaved(
     text: str,
     finding: SanitizerFinding,
     place: SourceLocation | None,
-    names: Names,
+    names: SanitizerNames,
 ) -> Misbehaved:
     known = [names.kernels[p.function] for p in finding.places if p.function in names.kernels]
     if not known and len(set(names.kernels.values())) == 1:
@@ -472,7 +472,7 @@ def _misbehaved(
     return Misbehaved(what=what, message=head + text + tail, location=place, log=finding.text)
 
 
-def _located(places: Collection[SanitizerLocation], names: Names) -> SourceLocation | None:
+def _located(places: Collection[SanitizerLocation], names: SanitizerNames) -> SourceLocation | None:
     """The innermost place in the author's own text; None where a name could mean two files."""
     for place in places:
         if place.file is None or place.line is None:

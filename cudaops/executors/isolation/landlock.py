@@ -30,7 +30,7 @@ WRITE = READ | WRITE_FILE | TRUNCATE | MAKE_REG | MAKE_DIR | REMOVE_FILE | REMOV
 DEVICE = READ | WRITE_FILE | IOCTL_DEV
 
 
-class Rule(NamedTuple):
+class PathRule(NamedTuple):
     """What may be done with a file, or with everything under a folder."""
 
     path: Path
@@ -53,7 +53,7 @@ def handled(version: int) -> int:
 
 
 def rule_set(
-    version: int, rules: Sequence[Rule] | None, ports: Sequence[int] = ()
+    version: int, rules: Sequence[PathRule] | None, ports: Sequence[int] = ()
 ) -> dict[str, Any] | None:
     """What the launcher applies. Everything no rule names is refused; `rules` None leaves files
     alone, and then there is nothing to apply before `NET_ABI`.

@@ -52,7 +52,7 @@ print(refused(open, sys.argv[2]), refused(_socket.socket), refused(os.fork))
 """
 
 
-class Reached(NamedTuple):
+class LevelFound(NamedTuple):
     """What a machine can do for the phases without a GPU."""
 
     level: IsolationLevel
@@ -134,7 +134,7 @@ def notices() -> tuple[str, ...]:
 
 
 @functools.cache
-def probe() -> Reached:
+def probe() -> LevelFound:
     """Confine a child at each level from the strongest down until one holds.
 
     Raises SandboxUnavailable where not even limits and a clean end can be had.
@@ -142,15 +142,15 @@ def probe() -> Reached:
     notes: list[str] = []
     why = "bubblewrap is not installed" if find_bubblewrap() is None else _why_not("S3")
     if not why:
-        return Reached("S3", _lacking())
+        return LevelFound("S3", _lacking())
     notes.append(f"no S3: {why}")
     why = _unsupported() or _why_not("S2")
     if not why:
-        return Reached("S2", (*notes, *_lacking()))
+        return LevelFound("S2", (*notes, *_lacking()))
     notes.append(f"no S2: {why}")
     if why := _why_not("S1"):
         raise SandboxUnavailable(f"no child can be confined here: {why}", _REMEDIES["S1"])
-    return Reached("S1", tuple(notes))
+    return LevelFound("S1", tuple(notes))
 
 
 def _unsupported() -> str:

@@ -10,7 +10,15 @@ from typing import Literal, NamedTuple
 
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.executors.isolation import places
-from cudaops.executors.isolation.landlock import READ, REFER, RUN, TRUNCATE, WRITE, WRITE_FILE, Rule
+from cudaops.executors.isolation.landlock import (
+    READ,
+    REFER,
+    RUN,
+    TRUNCATE,
+    WRITE,
+    WRITE_FILE,
+    PathRule,
+)
 from cudaops.executors.isolation.seccomp import Allowed
 
 Phase = Literal["compile", "kernel", "program", "gpu", "runner", "sanitizer", "profiler"]
@@ -28,7 +36,7 @@ SANITIZER_PORTS = range(49152, 49152 + 512)
 """compute-sanitizer's: `--base-port` and what it opens above (its `--help`, 2025.4)."""
 
 
-class Limits(NamedTuple):
+class PhaseLimits(NamedTuple):
     """Bounds of one child with everything it starts."""
 
     file_bytes: int
@@ -62,7 +70,7 @@ class Confinement:
     """Folders it may make, read, change and remove files in; files it may change."""
     runs: tuple[Path, ...] = ()
     """Executables beside the command."""
-    limits: Limits | None = None
+    limits: PhaseLimits | None = None
     """None: the phase's."""
     moves: bool = False
     """It may move files from folder to folder, as compilers may: Triton's cache does so."""
@@ -70,18 +78,18 @@ class Confinement:
     """Not confined better than this, for what a stronger level is known to break."""
 
 
-def limits_of(phase: Phase) -> Limits:
+def limits_of(phase: Phase) -> PhaseLimits:
     """The phase's own bounds."""
     cores = os.cpu_count() or 1
     if phase == "compile":
-        return Limits(4 * GIB, 8 * GIB, 20_000, 256, address_space_bytes=8 * GIB)
+        return PhaseLimits(4 * GIB, 8 * GIB, 20_000, 256, address_space_bytes=8 * GIB)
     if phase == "kernel":
-        return Limits(16 * GIB, 32 * GIB, 4_000, cores + 64)
+        return PhaseLimits(16 * GIB, 32 * GIB, 4_000, cores + 64)
     stack_bytes = None if phase in TRUSTED else PROGRAM_STACK_BYTES
-    return Limits(16 * GIB, 32 * GIB, 20_000, 8 * cores + 512, stack_bytes=stack_bytes)
+    return PhaseLimits(16 * GIB, 32 * GIB, 20_000, 8 * cores + 512, stack_bytes=stack_bytes)
 
 
-def resource_limits(limits: Limits, tasks_now: int) -> list[tuple[int, int]]:
+def resource_limits(limits: PhaseLimits, tasks_now: int) -> list[tuple[int, int]]:
     """Numbers of RLIMIT_* with their values."""
     found = [
         (resource.RLIMIT_CORE, 0),
@@ -96,12 +104,12 @@ def resource_limits(limits: Limits, tasks_now: int) -> list[tuple[int, int]]:
     return found
 
 
-def rules(confinement: Confinement, command: Path) -> list[Rule] | None:
+def rules(confinement: Confinement, command: Path) -> list[PathRule] | None:
     """What Landlock allows; None: files are left alone."""
     phase = confinement.phase
     if phase in TRUSTED:
         return None
-    found = [*places.base(), Rule(command, RUN, needed=True)]
+    found = [*places.base(), PathRule(command, RUN, needed=True)]
     if phase == "compile":
         found += [*places.programs(), *places.python()]
     if phase == "gpu":
@@ -109,12 +117,12 @@ def rules(confinement: Confinement, command: Path) -> list[Rule] | None:
         found += [
             *places.gpu(),
             *places.python(),
-            Rule(Path("/proc/self"), READ | WRITE_FILE | TRUNCATE),
+            PathRule(Path("/proc/self"), READ | WRITE_FILE | TRUNCATE),
         ]
     extra = REFER if phase == "compile" or confinement.moves else 0
-    found += [Rule(p, RUN) for p in confinement.runs]
-    found += [Rule(p, READ) for p in confinement.reads]
-    found += [Rule(p, WRITE | extra, needed=True) for p in confinement.writes]
+    found += [PathRule(p, RUN) for p in confinement.runs]
+    found += [PathRule(p, READ) for p in confinement.reads]
+    found += [PathRule(p, WRITE | extra, needed=True) for p in confinement.writes]
     return found
 
 

@@ -12,7 +12,7 @@ import sysconfig
 from importlib import metadata
 from pathlib import Path
 
-from cudaops.executors.isolation.landlock import DEVICE, READ, READ_DIR, RUN, WRITE_FILE, Rule
+from cudaops.executors.isolation.landlock import DEVICE, READ, READ_DIR, RUN, WRITE_FILE, PathRule
 
 _LIBRARIES = (
     "/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32", "/usr/local/lib", "/lib", "/lib64",
@@ -35,28 +35,28 @@ _MPS_ANSWERS_S = 1.0
 _WIDEST = {"/", "/home", "/root", "/tmp", "/var", "/etc", "/proc", "/sys", "/dev", "/mnt", "/media"}
 
 
-def base() -> tuple[Rule, ...]:
+def base() -> tuple[PathRule, ...]:
     """What every program needs to start: shared libraries, facts about the machine, /dev/null."""
     return (
-        *(Rule(Path(p), RUN) for p in _LIBRARIES),
-        *(Rule(Path(p), READ) for p in (*_FILES, *_FACTS, *_SOURCES)),
-        *(Rule(Path(p), READ | WRITE_FILE) for p in _NODES),
+        *(PathRule(Path(p), RUN) for p in _LIBRARIES),
+        *(PathRule(Path(p), READ) for p in (*_FILES, *_FACTS, *_SOURCES)),
+        *(PathRule(Path(p), READ | WRITE_FILE) for p in _NODES),
     )
 
 
-def programs() -> tuple[Rule, ...]:
+def programs() -> tuple[PathRule, ...]:
     """The system's programs and the compilers', wherever those are installed."""
-    return (*(Rule(Path(p), RUN) for p in _PROGRAMS), *(Rule(p, RUN) for p in _toolkits()))
+    return (*(PathRule(Path(p), RUN) for p in _PROGRAMS), *(PathRule(p, RUN) for p in _toolkits()))
 
 
-def python() -> tuple[Rule, ...]:
+def python() -> tuple[PathRule, ...]:
     """This Python with its installed packages, and cudaops. Never a folder merely because it is on
     `sys.path`: with an editable install that is somebody's checkout."""
     return _python(tuple(sys.path))
 
 
 @functools.lru_cache(maxsize=4)
-def _python(searched: tuple[str, ...]) -> tuple[Rule, ...]:
+def _python(searched: tuple[str, ...]) -> tuple[PathRule, ...]:
     ours = Path(__file__).parents[2]
     found = {ours, Path(sys.executable), Path(sys.executable).resolve()}
     found |= installed_below(sys.prefix, sys.base_prefix)
@@ -68,8 +68,8 @@ def _python(searched: tuple[str, ...]) -> tuple[Rule, ...]:
     listed = {ours.parent, *(p for p, parts in apart.items() if parts)}
     found |= {part for parts in apart.values() for part in parts}
     return (
-        *(Rule(p, READ_DIR) for p in _closed(listed)),
-        *(Rule(p, RUN) for p in _closed(found)),
+        *(PathRule(p, READ_DIR) for p in _closed(listed)),
+        *(PathRule(p, RUN) for p in _closed(found)),
     )
 
 
@@ -119,7 +119,7 @@ def search_path(asked: str, *, compilers: bool) -> str:
     return os.pathsep.join((*first, _PATH))
 
 
-def gpu() -> tuple[Rule, ...]:
+def gpu() -> tuple[PathRule, ...]:
     """What CUDA's driver opens. In /proc/self it names its threads, for which it opens files to
     truncate them (cuInit fails with OPERATING_SYSTEM otherwise; seen on an H200, 580.159.04)."""
     nodes = [*Path("/dev").glob("nvidia*"), Path("/dev/dxg"), Path("/dev/shm")]
@@ -128,11 +128,11 @@ def gpu() -> tuple[Rule, ...]:
     settings = [Path("/etc")] if os.geteuid() != 0 else _for_everybody(Path("/etc"))
     mps = mps_folder()
     return (
-        *(Rule(p, DEVICE) for p in nodes),
-        *(Rule(p, RUN) for p in (*from_us, Path("/usr"))),
-        *(Rule(Path(p), READ) for p in ("/proc", "/sys", "/run/nvidia-persistenced")),
-        *(Rule(p, READ) for p in settings),
-        *((Rule(mps, DEVICE),) if mps else ()),
+        *(PathRule(p, DEVICE) for p in nodes),
+        *(PathRule(p, RUN) for p in (*from_us, Path("/usr"))),
+        *(PathRule(Path(p), READ) for p in ("/proc", "/sys", "/run/nvidia-persistenced")),
+        *(PathRule(p, READ) for p in settings),
+        *((PathRule(mps, DEVICE),) if mps else ()),
     )
 
 

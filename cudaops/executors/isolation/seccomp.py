@@ -52,7 +52,7 @@ _BOTH: dict[str, int] = {
 }  # fmt: skip
 
 
-class Machine(NamedTuple):
+class FilterArchitecture(NamedTuple):
     """A processor architecture as filters see it."""
 
     audit: int
@@ -60,9 +60,9 @@ class Machine(NamedTuple):
     calls: dict[str, int]
 
 
-MACHINES: dict[str, Machine] = {
-    "x86_64": Machine(0xC000003E, {**_X86_64, **_BOTH}),
-    "aarch64": Machine(0xC00000B7, {**_AARCH64, **_BOTH}),
+MACHINES: dict[str, FilterArchitecture] = {
+    "x86_64": FilterArchitecture(0xC000003E, {**_X86_64, **_BOTH}),
+    "aarch64": FilterArchitecture(0xC00000B7, {**_AARCH64, **_BOTH}),
 }
 
 NEVER: tuple[str, ...] = (

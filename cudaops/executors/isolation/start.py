@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.isolation import credentials, landlock, places, seccomp
-from cudaops.executors.isolation.landlock import RUN, WRITE_FILE, Rule
+from cudaops.executors.isolation.landlock import RUN, WRITE_FILE, PathRule
 from cudaops.executors.isolation.phases import (
     SANITIZER_PORTS,
     TRUSTED,
     Confinement,
-    Limits,
     Phase,
+    PhaseLimits,
     allowed_calls,
     limits_of,
     resource_limits,
@@ -71,7 +71,7 @@ class Confined:
         Raises PrerequisiteError where the command does not exist, SandboxUnavailable where there is
         no room for a pipe or a folder.
         """
-        self.limits: Limits = confinement.limits or limits_of(confinement.phase)
+        self.limits: PhaseLimits = confinement.limits or limits_of(confinement.phase)
         self.command = list(command)
         program = _found(command[0], cwd, env)
         try:
@@ -245,19 +245,19 @@ def _environment(
     return {**env, "PATH": path, "TMPDIR": temporary}
 
 
-def _rules(confinement: Confinement, program: Path) -> list[Rule] | None:
+def _rules(confinement: Confinement, program: Path) -> list[PathRule] | None:
     found = rules(confinement, program)
     resolved = program.resolve()
     if found is not None and resolved != program:
-        found.append(Rule(resolved, RUN))
+        found.append(PathRule(resolved, RUN))
     return found
 
 
 def _confining(
     phase: Phase,
     level: IsolationLevel,
-    found: Sequence[Rule] | None,
-    limits: Limits,
+    found: Sequence[PathRule] | None,
+    limits: PhaseLimits,
     account: dict[str, Any] | None,
 ) -> dict[str, Any]:
     """The launcher's steps with everything they need."""
@@ -286,7 +286,7 @@ def find_bubblewrap() -> Path | None:
     return Path(found) if found else None
 
 
-def _wrapped(bwrap: Path, phase: Phase, cwd: Path, rules: Sequence[Rule]) -> list[str]:
+def _wrapped(bwrap: Path, phase: Phase, cwd: Path, rules: Sequence[PathRule]) -> list[str]:
     """The command line up to the launcher's own. `rules` are what Landlock allows."""
     line = [
         str(bwrap), "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts",

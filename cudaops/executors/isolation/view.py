@@ -38,7 +38,7 @@ _MISSING = ("no such file", "cannot open", "can't open", "could not open", "fail
             "unable to open", "not found", "permission denied", "does not exist")  # fmt: skip
 
 
-class View:
+class ProgramView:
     """One view, for one run of the program. Use as a context manager."""
 
     def __init__(
@@ -70,7 +70,7 @@ class View:
         self._base = self._source
         self.folder = self.root
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> ProgramView:
         try:
             self._make()
         except OSError as problem:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import psutil
 
-from cudaops.executors.isolation.phases import GIB, Limits
+from cudaops.executors.isolation.phases import GIB, PhaseLimits
 
 LOOK_S = 0.2
 """Between looks."""
@@ -30,7 +30,7 @@ class Size(NamedTuple):
 class Watch:
     """Looks every `LOOK_S` seconds at most, and less often where a look takes long."""
 
-    def __init__(self, pid: int, limits: Limits, folders: Sequence[Path]) -> None:
+    def __init__(self, pid: int, limits: PhaseLimits, folders: Sequence[Path]) -> None:
         """`pid` is the launcher's; `folders` are those the child may write to."""
         self._pid = pid
         self._limits = limits

@@ -81,7 +81,7 @@ class DriverConfig(NamedTuple):
     """Objects are left empty: only what is asked of the compilers is wanted."""
 
 
-class Refused(Exception):
+class NeedsGpu(Exception):
     """This cannot be done without a GPU; says what."""
 
 
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         code = _left_empty(words) if config.notes_only else None
         if code is None:
             code = _nvcc(config, words) if name == "nvcc" else _host(config, name, words)
-    except Refused as problem:
+    except NeedsGpu as problem:
         note["refused"] = str(problem)
         sys.stderr.write(f"cudaops: {problem}\n")
         code = REFUSED
@@ -125,7 +125,7 @@ def _nvcc(config: DriverConfig, words: list[str]) -> int:
     asked = line.has("v") or "CompilerIdCUDA" in Path.cwd().parts
     if line.phase == "aside" or not line.inputs or asked:
         if not config.nvcc:
-            raise Refused("the build asks nvcc itself, which is not installed")
+            raise NeedsGpu("the build asks nvcc itself, which is not installed")
         os.environ[WITHIN] = "1"
         return _done([config.nvcc, *words])
     if config.for_gpu:
@@ -313,7 +313,7 @@ def note_dependencies(line: NvccLine, output: str, files: Sequence[str]) -> None
 def _linked(config: DriverConfig, words: Sequence[str]) -> list[str]:
     """The arguments of a link with our runtime around the author's objects."""
     if "-shared" in words:
-        raise Refused("the build makes a shared library with kernels; that runs on a GPU only")
+        raise NeedsGpu("the build makes a shared library with kernels; that runs on a GPU only")
     kept = []
     for word in _spelled_out(words):
         library = word[2:] if word.startswith("-l") else Path(word).name.removeprefix("lib")
@@ -322,7 +322,7 @@ def _linked(config: DriverConfig, words: Sequence[str]) -> list[str]:
         if named and library in _RUNTIME:
             continue
         if named and library.startswith(_GPU_LIBRARIES):
-            raise Refused(f"the build links with {library}, which runs on a GPU only")
+            raise NeedsGpu(f"the build links with {library}, which runs on a GPU only")
         kept.append(word)
     return [config.first, *kept, *config.last, *config.link_flags]
 

@@ -14,14 +14,14 @@ from cudaops.executors.process import Finished
 from cudaops.executors.project.driver import FOLDER
 from cudaops.executors.project.tree import FORMAT, MADE, MOST_BYTES, NEVER, BuiltTree, Tools
 from cudaops.executors.untrusted_files import UntrustedFileError, copy_untrusted
-from cudaops.storage import Entry, Facts, entry_of, make_once, replacing
+from cudaops.storage import CacheSlot, Facts, entry_of, make_once, replacing
 
 
 class ProjectProgram(NamedTuple):
     """An executable that a build made, kept at its place in the tree under the entry's folder; the
     whole tree where an interpreter is run in it."""
 
-    entry: Entry
+    entry: CacheSlot
     facts: Facts
     seconds: float
     cached: bool

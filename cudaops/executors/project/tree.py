@@ -35,7 +35,12 @@ from cudaops.executors.isolation.places import interpreter, is_everybodys
 from cudaops.executors.process import Finished, python_path, run_bounded
 from cudaops.executors.project.application import INTERPRETER_TIMEOUT_S, interpreter_itself
 from cudaops.executors.project.driver import CONFIG, FOLDER, LOG, PROGRAMS, DriverConfig
-from cudaops.executors.project.units import Note, Units, linked_programs, options_in_tree
+from cudaops.executors.project.units import (
+    CompilerInvocation,
+    Units,
+    linked_programs,
+    options_in_tree,
+)
 from cudaops.program.parse import callers_of, parse_files
 from cudaops.storage import Facts, entry_of, locked, make_once, raise_if_full, used
 
@@ -100,7 +105,7 @@ class Tools(NamedTuple):
         return self._replace(kind=f"{self.kind} noted", config=config)
 
 
-class Snapshot(NamedTuple):
+class TreeCopy(NamedTuple):
     """A tree that was copied."""
 
     sha256: str
@@ -120,7 +125,7 @@ def unpack(archive: Path, folder: Path) -> None:
         found.extractall(folder)
 
 
-def take_snapshot(cache: Path, folder: Path) -> Snapshot:
+def take_snapshot(cache: Path, folder: Path) -> TreeCopy:
     """Copy the author's tree into an archive, once for the same contents.
 
     With git: what it tracks or would. Else everything but objects and CMake's files. Raises
@@ -152,7 +157,7 @@ def take_snapshot(cache: Path, folder: Path) -> Snapshot:
         return {}
 
     make_once(entry, {}, make)
-    return Snapshot(digest.hexdigest(), entry.folder / ARCHIVE)
+    return TreeCopy(digest.hexdigest(), entry.folder / ARCHIVE)
 
 
 def _files(folder: Path) -> Iterator[Path]:
@@ -239,12 +244,12 @@ class BuiltTree:
         self._mark.unlink()
         return done._replace(stdout=self._shown(done.stdout), stderr=self._shown(done.stderr))
 
-    def log(self) -> list[Note]:
+    def log(self) -> list[CompilerInvocation]:
         """What the compilers were asked since the tree was made, in order."""
         path = self.root / FOLDER / LOG
         lines = path.read_text("utf-8", "replace").splitlines() if path.is_file() else []
         try:
-            return [Note.model_validate_json(line) for line in lines]
+            return [CompilerInvocation.model_validate_json(line) for line in lines]
         except ValidationError:
             text = f"the build wrote into {FOLDER}/{LOG} of its tree, which is reserved for cudaops"
             raise InputError(f"{text}; let it leave that folder alone") from None
@@ -484,7 +489,9 @@ def open_project(
     return found.model_copy(update={"global_variables": (), "launches": launches})
 
 
-def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note], source: str) -> dict[str, str]:
+def _run_of(
+    tree: BuiltTree, asked: str | None, log: Sequence[CompilerInvocation], source: str
+) -> dict[str, str]:
     """What is run: `executable` or `interpreter` of a `Build`. A build that compiled nothing, or
     not the `source`, says so first."""
     try:
@@ -496,7 +503,9 @@ def _run_of(tree: BuiltTree, asked: str | None, log: Sequence[Note], source: str
         raise
 
 
-def _executable_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> dict[str, str]:
+def _executable_of(
+    tree: BuiltTree, asked: str | None, log: Sequence[CompilerInvocation]
+) -> dict[str, str]:
     if asked is not None:
         path = Path(os.path.normpath(tree.root / asked))
         if path.is_file() and os.access(path, os.X_OK) and path.is_relative_to(tree.root):
@@ -518,7 +527,9 @@ def _executable_of(tree: BuiltTree, asked: str | None, log: Sequence[Note]) -> d
     return {"executable": linked[0].relative_to(tree.root).as_posix()}
 
 
-def build_failure(done: Finished, log: Sequence[Note], *, for_gpu: bool = True) -> str:
+def build_failure(
+    done: Finished, log: Sequence[CompilerInvocation], *, for_gpu: bool = True
+) -> str:
     """Why a build failed, in one line. CMake says below its own what is missing."""
     for note in log:
         if note.refused:

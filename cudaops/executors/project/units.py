@@ -15,14 +15,14 @@ from cudaops.domain.program import Program, SourceFile
 from cudaops.errors import InputError
 from cudaops.executors.project.driver import linked_objects
 from cudaops.program.lexing import byte_text
-from cudaops.program.outline import Item, Outline, outline, spaces_of
+from cudaops.program.outline import Declaration, Outline, outline, spaces_of
 from cudaops.program.parse import load_unit
 
 _NO_PROGRAM = frozenset({"-c", "-S", "-E", "-M", "-MM"})
 """With one of them a host compiler links nothing."""
 
 
-class Note(Record):
+class CompilerInvocation(Record):
     """What a build asked of one compiler, as the driver wrote it down; a build may have done so in
     its stead."""
 
@@ -44,7 +44,7 @@ class Note(Record):
             return ""
 
 
-class Compilation(NamedTuple):
+class CompiledSource(NamedTuple):
     """What one command made of one source."""
 
     source: str
@@ -53,10 +53,10 @@ class Compilation(NamedTuple):
     line: NvccLine
 
 
-class Unit(NamedTuple):
+class SourceUnit(NamedTuple):
     """A file that the build compiles, with what it includes."""
 
-    compiled: Compilation
+    compiled: CompiledSource
     program: Program
 
     def launches(self) -> set[str]:
@@ -71,10 +71,10 @@ class Unit(NamedTuple):
 class Units:
     """All that nvcc compiled in a build for the program that is run, the last first."""
 
-    def __init__(self, root: Path, log: Sequence[Note], executable: str) -> None:
+    def __init__(self, root: Path, log: Sequence[CompilerInvocation], executable: str) -> None:
         """`executable`: the program in the tree; empty where an interpreter is run."""
         self._root = root
-        self._read: dict[str, Unit] = {}
+        self._read: dict[str, SourceUnit] = {}
         found = list(_compilations(root, log))
         if not found:
             raise InputError(
@@ -87,21 +87,21 @@ class Units:
         self._beside = f" for {executable}" if everything - self._compiled.keys() else ""
         """Whose files those are, where the build compiles more."""
 
-    def __iter__(self) -> Iterator[Unit]:
+    def __iter__(self) -> Iterator[SourceUnit]:
         return map(self._unit, reversed(self._compiled))
 
-    def _unit(self, source: str) -> Unit:
+    def _unit(self, source: str) -> SourceUnit:
         if source not in self._read:
             one = self._compiled[source]
             program = load_unit(self._root / source, self._root, _folders(one))
-            self._read[source] = Unit(one, program)
+            self._read[source] = SourceUnit(one, program)
         return self._read[source]
 
-    def first(self) -> Unit:
+    def first(self) -> SourceUnit:
         """One that defines kernels, where any does."""
         return next((unit for unit in self if unit.kernels()), next(iter(self)))
 
-    def of(self, name: str) -> Unit:
+    def of(self, name: str) -> SourceUnit:
         """The file that the user named, or one that includes it: that in which the kernels are
         which it launches, or which are launched of it."""
         found = [unit for unit in self if any(f.path == name for f in unit.program.files)]
@@ -123,15 +123,15 @@ class Units:
                 return unit
         return found[0]
 
-    def _launched_beside(self, unit: Unit) -> set[str]:
+    def _launched_beside(self, unit: SourceUnit) -> set[str]:
         """Kernels that files launch which do not define them."""
         others = (other for other in self if other is not unit)
         return {kernel for other in others for kernel in other.launches() - other.kernels()}
 
-    def parts_of(self, unit: Unit) -> list[Unit]:
+    def parts_of(self, unit: SourceUnit) -> list[SourceUnit]:
         """Others that define device functions which its device code may call, and theirs: linked
         with it as `-rdc=true` has it."""
-        parts: list[Unit] = []
+        parts: list[SourceUnit] = []
         waiting = [unit]
         while waiting:
             one = waiting.pop()
@@ -182,7 +182,7 @@ def device_names(program: Program) -> set[str]:
     return named - defined
 
 
-def _is_device(item: Item) -> bool:
+def _is_device(item: Declaration) -> bool:
     return item.kind == "function" and "__device__" in item.spaces and item.body is not None
 
 
@@ -192,7 +192,7 @@ def _outlines(program: Program) -> dict[str, Outline]:
     return {path: outline(raw, spaces) for path, raw in texts.items()}
 
 
-def _compilations(root: Path, log: Sequence[Note]) -> Iterator[Compilation]:
+def _compilations(root: Path, log: Sequence[CompilerInvocation]) -> Iterator[CompiledSource]:
     """The last of each source comes first."""
     for note in reversed(log):
         if note.tool != "nvcc" or note.exit != 0:
@@ -205,13 +205,13 @@ def _compilations(root: Path, log: Sequence[Note]) -> Iterator[Compilation]:
             # CMake's own trials are no sources of the author's, and mostly gone.
             kept = path.is_file() and "CMakeFiles" not in path.parts
             if line.is_cuda(source) and kept and path.is_relative_to(root.resolve()):
-                yield Compilation(path.relative_to(root.resolve()).as_posix(), cwd, line)
+                yield CompiledSource(path.relative_to(root.resolve()).as_posix(), cwd, line)
 
 
 class _Links:
     """What a build linked of objects and archives, as far as its compilers were asked to."""
 
-    def __init__(self, log: Sequence[Note]) -> None:
+    def __init__(self, log: Sequence[CompilerInvocation]) -> None:
         self._inputs: dict[str, set[str]] = {}
         """Of each program."""
         self._shared: set[str] = set()
@@ -225,7 +225,7 @@ class _Links:
                 found = {str(one) for one in linked_objects(note.words, Path(note.cwd))}
                 self._shared |= {os.path.realpath(one) for one in found}
 
-    def of(self, executable: Path, found: Sequence[Compilation]) -> list[Compilation]:
+    def of(self, executable: Path, found: Sequence[CompiledSource]) -> list[CompiledSource]:
         """Those of the compilations that are not known to be another program's alone."""
         own = self._inputs.get(os.path.normpath(executable))
         if own is None:
@@ -235,7 +235,7 @@ class _Links:
         return [one for one in found if not self._is_others(one, executable, own, others)]
 
     def _is_others(
-        self, one: Compilation, executable: Path, own: set[str], others: set[str]
+        self, one: CompiledSource, executable: Path, own: set[str], others: set[str]
     ) -> bool:
         if one.line.phase == "link":
             output = os.path.normpath(one.cwd / (one.line.output or "a.out"))
@@ -257,11 +257,11 @@ def _content(path: str) -> bytes:
     return b""
 
 
-def _folders(compiled: Compilation) -> list[Path]:
+def _folders(compiled: CompiledSource) -> list[Path]:
     return [compiled.cwd / folder for folder in compiled.line.values("I", "isystem")]
 
 
-def options_in_tree(compiled: Compilation, root: Path) -> tuple[Option, ...]:
+def options_in_tree(compiled: CompiledSource, root: Path) -> tuple[Option, ...]:
     """Options of a compilation, folders in the tree relative to it."""
     options: list[Option] = []
     for name, value in compiled.line.code_options():
@@ -273,12 +273,12 @@ def options_in_tree(compiled: Compilation, root: Path) -> tuple[Option, ...]:
     return tuple(dict.fromkeys(options))
 
 
-def linked_programs(log: Sequence[Note]) -> Iterator[Path]:
+def linked_programs(log: Sequence[CompilerInvocation]) -> Iterator[Path]:
     """What a build linked to programs, in order; one that it linked again comes again."""
     return (path for note in log if (path := _linked_by(note)) is not None)
 
 
-def _linked_by(note: Note) -> Path | None:
+def _linked_by(note: CompilerInvocation) -> Path | None:
     line = note.line()
     aside = note.exit != 0 or {*_NO_PROGRAM, "-shared"} & set(note.words)
     if aside or line.phase != "link" or not line.inputs or line.has("shared"):

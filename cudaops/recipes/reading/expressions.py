@@ -12,14 +12,14 @@ from cudaops.recipes.reading.values import (
     INTEGERS,
     Apply,
     Below,
+    GlobalLoad,
     Literal,
-    Load,
-    Pointer,
     Scalar,
     SharedLoad,
-    Structure,
+    SymbolicInteger,
+    SymbolicPointer,
+    SymbolicStructure,
     Value,
-    Whole,
     converted,
     joint_type,
     negated,
@@ -47,7 +47,7 @@ _SUFFIXES = {
 class Around:
     """What expressions ask of the run that they are a part of; this one knows nothing."""
 
-    def loaded(self, place: Pointer) -> Value | None:
+    def loaded(self, place: SymbolicPointer) -> Value | None:
         """What this thread has written there; None where it reads what stood there. Raises
         NotUnderstood."""
         raise NotUnderstood("a read of memory")
@@ -61,7 +61,7 @@ class Around:
         return value.sure_nonnegative
 
 
-class Expressions:
+class SymbolicExpressions:
     """Evaluation against an environment; assignments are left to the statements' side."""
 
     def __init__(self, env: Mapping[str, Value], around: Around) -> None:
@@ -76,7 +76,7 @@ class Expressions:
             case s.Name(text):
                 return self._name(text)
             case s.Member(s.Name(base), axis) if base in s.BUILTINS and axis in ("x", "y", "z"):
-                return Whole(symbol(f"{base}.{axis}"), "unsigned")
+                return SymbolicInteger(symbol(f"{base}.{axis}"), "unsigned")
             case s.Member(base, name, type=kind):
                 return self._member(self.value(base), name, kind)
             case s.Index():
@@ -96,11 +96,11 @@ class Expressions:
     def whole(self, node: s.Expression) -> Polynomial:
         """The expression as a polynomial. Raises NotUnderstood where it depends on data."""
         found = self.value(node)
-        if not isinstance(found, Whole):
+        if not isinstance(found, SymbolicInteger):
             raise NotUnderstood("an index that depends on data")
         return found.value
 
-    def place(self, node: s.Expression) -> Pointer:
+    def place(self, node: s.Expression) -> SymbolicPointer:
         """Where `a[i]` or `*p` stands."""
         if isinstance(node, s.Unary) and node.operator == "*":
             found = self.value(node.operand)
@@ -111,26 +111,26 @@ class Expressions:
             found = self._indexed(base, self.whole(node.index))
         else:
             raise NotUnderstood("a memory access that is not an array element")
-        if not isinstance(found, Pointer):
+        if not isinstance(found, SymbolicPointer):
             raise NotUnderstood("an index into a non-array")
         return found
 
-    def load(self, place: Pointer) -> Value:
+    def load(self, place: SymbolicPointer) -> Value:
         """What stands at this place."""
         written = self._around.loaded(place)
         if written is not None:
             return written
         if place.shared:
             return SharedLoad(place.array, place.indices, place.type)
-        return Load(place.array, place.offset, place.type)
+        return GlobalLoad(place.array, place.offset, place.type)
 
     def binary(self, operator: str, left: Value, right: Value) -> Value:
         """left operator right."""
         if operator in ("&&", "||"):
             return Apply(operator, (left, right), "bool")
-        if isinstance(left, Pointer) or isinstance(right, Pointer):
+        if isinstance(left, SymbolicPointer) or isinstance(right, SymbolicPointer):
             return _moved(operator, left, right)
-        if isinstance(left, Whole) and isinstance(right, Whole):
+        if isinstance(left, SymbolicInteger) and isinstance(right, SymbolicInteger):
             return self._integers(operator, left, right)
         if operator in ("<", "<=", ">", ">=", "==", "!="):
             return Apply(operator, (left, right), "bool")
@@ -138,26 +138,26 @@ class Expressions:
             raise NotUnderstood(f"{operator} on data")
         return Apply(operator, (left, right), joint_type(left.type, right.type))
 
-    def _integers(self, operator: str, left: Whole, right: Whole) -> Value:
+    def _integers(self, operator: str, left: SymbolicInteger, right: SymbolicInteger) -> Value:
         kind = joint_type(left.type, right.type)
         a, b = left.value, right.value
         match operator:
             case "+":
-                return Whole(a + b, kind)
+                return SymbolicInteger(a + b, kind)
             case "-":
-                return Whole(a - b, kind)
+                return SymbolicInteger(a - b, kind)
             case "*":
-                return Whole(a * b, kind)
+                return SymbolicInteger(a * b, kind)
             case "/" | "%" if self._are_nonnegative(a, b):
-                return Whole((divide if operator == "/" else remainder)(a, b), kind)
+                return SymbolicInteger((divide if operator == "/" else remainder)(a, b), kind)
             case "<<" if b.constant is not None and 0 <= b.constant < 31:
-                return Whole(a * number(1 << b.constant), kind)
+                return SymbolicInteger(a * number(1 << b.constant), kind)
             case ">>" if b.constant is not None and 0 <= b.constant < 31:
                 if self._are_nonnegative(a):
-                    return Whole(divide(a, number(1 << b.constant)), kind)
+                    return SymbolicInteger(divide(a, number(1 << b.constant)), kind)
             case "&" if b.constant is not None and _is_mask(b.constant):
                 if self._are_nonnegative(a):
-                    return Whole(remainder(a, number(b.constant + 1)), kind)
+                    return SymbolicInteger(remainder(a, number(b.constant + 1)), kind)
         return _comparison(operator, a, b)
 
     def _are_nonnegative(self, *values: Polynomial) -> bool:
@@ -165,13 +165,13 @@ class Expressions:
 
     def _name(self, text: str) -> Value:
         if text in ("true", "false"):
-            return Whole(number(int(text == "true")), "bool")
+            return SymbolicInteger(number(int(text == "true")), "bool")
         if text not in self.env:
             raise NotUnderstood(f"the name {text}")
         return self.env[text]
 
     def _member(self, base: Value, name: str, kind: str) -> Value:
-        if not isinstance(base, Structure):
+        if not isinstance(base, SymbolicStructure):
             raise NotUnderstood(f"a member of a {base.type}")
         if (found := dict(base.fields).get(name)) is not None:
             return found
@@ -179,35 +179,35 @@ class Expressions:
             raise NotUnderstood(f"the member {name} before it is assigned")
         path = f"{base.name}.{name}"
         if kind.endswith("*"):
-            return Pointer(path, number(0), kind[:-1].removeprefix("const ").strip())
-        return parameter_value(path, kind) or Structure(path, kind)
+            return SymbolicPointer(path, number(0), kind[:-1].removeprefix("const ").strip())
+        return parameter_value(path, kind) or SymbolicStructure(path, kind)
 
     def _indexed(self, base: Value, index: Polynomial) -> Value:
-        if not isinstance(base, Pointer):
+        if not isinstance(base, SymbolicPointer):
             raise NotUnderstood("an index into a non-array")
         if base.shared:
-            return Pointer(base.array, base.offset, base.type, True, (*base.indices, index))
-        return Pointer(base.array, base.offset + index, base.type)
+            return SymbolicPointer(base.array, base.offset, base.type, True, (*base.indices, index))
+        return SymbolicPointer(base.array, base.offset + index, base.type)
 
     def _unary(self, operator: str, operand: s.Expression) -> Value:
         if operator == "&":
             return self.place(operand)
         value = self.value(operand)
-        if operator == "*" and isinstance(value, Pointer):
+        if operator == "*" and isinstance(value, SymbolicPointer):
             return self.load(value)
         if operator == "+":
             return value
         if operator == "!":
             return negated(value)
-        if operator == "-" and isinstance(value, Whole):
-            return Whole(-value.value, value.type)
-        if operator == "-" and not isinstance(value, Pointer):
+        if operator == "-" and isinstance(value, SymbolicInteger):
+            return SymbolicInteger(-value.value, value.type)
+        if operator == "-" and not isinstance(value, SymbolicPointer):
             return Apply("neg", (value,), joint_type(value.type, value.type))
         raise NotUnderstood(f"{operator} on a {value.type}")
 
     def _choice(self, condition: s.Expression, yes: s.Expression, no: s.Expression) -> Value:
         test, left, right = self.value(condition), self.value(yes), self.value(no)
-        if isinstance(left, Whole) and isinstance(right, Whole):
+        if isinstance(left, SymbolicInteger) and isinstance(right, SymbolicInteger):
             raise NotUnderstood("an index that depends on a condition")
         return Apply("?:", (test, left, right), joint_type(left.type, right.type))
 
@@ -215,16 +215,20 @@ class Expressions:
         given = self._around.called(function, arguments)
         if given is not None:
             return given
-        if function == "__ldg" and len(arguments) == 1 and isinstance(arguments[0], Pointer):
+        if (
+            function == "__ldg"
+            and len(arguments) == 1
+            and isinstance(arguments[0], SymbolicPointer)
+        ):
             return self.load(arguments[0])
-        if any(isinstance(a, Pointer | Below) for a in arguments):
+        if any(isinstance(a, SymbolicPointer | Below) for a in arguments):
             raise NotUnderstood(f"a call of {function}")
         if function in FUSED and len(arguments) == 3:
             kind = "float" if function in ("fmaf", "__fmaf_rn") else _joint(arguments)
             return Apply("fma", arguments, kind)
         if function in _FLOAT_FUNCTIONS:
             return Apply(function, arguments, "float")
-        if function in _OVERLOADED and not any(isinstance(a, Whole) for a in arguments):
+        if function in _OVERLOADED and not any(isinstance(a, SymbolicInteger) for a in arguments):
             return Apply(function, arguments, _joint(arguments))
         raise NotUnderstood(f"a call of {function}")
 
@@ -232,7 +236,7 @@ class Expressions:
 def parameter_value(path: str, kind: str) -> Value | None:
     """A number of this type that the launch is given; None where it is none."""
     if kind in INTEGERS:
-        return Whole(symbol(path), kind)
+        return SymbolicInteger(symbol(path), kind)
     return Scalar(path, kind) if kind in FLOATS else None
 
 
@@ -241,7 +245,7 @@ def literal(text: str) -> Value:
     try:
         found = s.integer_literal(text)
         if found is not None:
-            return Whole(number(found[0]), _SUFFIXES[found[1]])
+            return SymbolicInteger(number(found[0]), _SUFFIXES[found[1]])
     except (ValueError, KeyError):
         raise NotUnderstood(f"the number {text}") from None
     plain = text.replace("'", "")
@@ -257,17 +261,17 @@ def _joint(arguments: tuple[Value, ...]) -> str:
 
 def _moved(operator: str, left: Value, right: Value) -> Value:
     """A pointer plus or minus an integer."""
-    if operator == "+" and isinstance(right, Pointer):
+    if operator == "+" and isinstance(right, SymbolicPointer):
         left, right = right, left
     if (
-        not isinstance(left, Pointer)
+        not isinstance(left, SymbolicPointer)
         or left.shared
-        or not isinstance(right, Whole)
+        or not isinstance(right, SymbolicInteger)
         or operator not in ("+", "-")
     ):
         raise NotUnderstood("pointer arithmetic")
     offset = right.value if operator == "+" else -right.value
-    return Pointer(left.array, left.offset + offset, left.type)
+    return SymbolicPointer(left.array, left.offset + offset, left.type)
 
 
 def _comparison(operator: str, a: Polynomial, b: Polynomial) -> Value:
@@ -281,7 +285,7 @@ def _comparison(operator: str, a: Polynomial, b: Polynomial) -> Value:
         case ">=":
             return Below(b - a - number(1))
         case "==" | "!=":
-            return Apply(operator, (Whole(a), Whole(b)), "bool")
+            return Apply(operator, (SymbolicInteger(a), SymbolicInteger(b)), "bool")
     raise NotUnderstood(f"{operator} on integers")
 
 

@@ -14,7 +14,7 @@ from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import KernelForm, NotUnderstood, TypedParameter
 from cudaops.recipes.reading.expressions import parameter_value
 from cudaops.recipes.reading.symbolic import Effects, Execution
-from cudaops.recipes.reading.values import Pointer, Structure, Value
+from cudaops.recipes.reading.values import SymbolicPointer, SymbolicStructure, Value
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def read_kernel(program: Program, kernel: Kernel, workloads: Sequence[Workload])
 
 def _parameter_value(parameter: TypedParameter) -> Value | None:
     if parameter.is_pointer:
-        return Pointer(parameter.name, number(0), parameter.type)
+        return SymbolicPointer(parameter.name, number(0), parameter.type)
     if parameter.layout is not None:
-        return Structure(parameter.name, parameter.type)
+        return SymbolicStructure(parameter.name, parameter.type)
     return parameter_value(parameter.name, parameter.type)

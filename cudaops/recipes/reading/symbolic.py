@@ -9,17 +9,17 @@ from dataclasses import dataclass, field, replace
 from cudaops.program import syntax as s
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, divide, number, of
 from cudaops.program.syntax import NotUnderstood
-from cudaops.recipes.reading.expressions import Around, Expressions, integer_type
+from cudaops.recipes.reading.expressions import Around, SymbolicExpressions, integer_type
 from cudaops.recipes.reading.values import (
     RANK,
     Apply,
     Below,
     Carried,
-    Pointer,
     Reduced,
-    Structure,
+    SymbolicInteger,
+    SymbolicPointer,
+    SymbolicStructure,
     Value,
-    Whole,
     conjuncts,
     converted,
     is_zero,
@@ -29,7 +29,7 @@ from cudaops.recipes.reading.values import (
 
 
 @dataclass(frozen=True)
-class Loop:
+class SymbolicLoop:
     """A loop around a write: variable = 0 .. count-1."""
 
     variable: Symbol
@@ -37,13 +37,13 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Store:
+class SymbolicStore:
     """One write to memory."""
 
-    place: Pointer
+    place: SymbolicPointer
     value: Value
     guards: tuple[Value, ...]
-    loops: tuple[Loop, ...]
+    loops: tuple[SymbolicLoop, ...]
     after_barriers: int
     """`__syncthreads()` passed before it, in the text's order."""
 
@@ -52,8 +52,8 @@ class Store:
 class Effects:
     """All that a body does to the outside, in the text's order."""
 
-    stores: list[Store] = field(default_factory=list)
-    barriers: list[tuple[Loop, ...]] = field(default_factory=list)
+    stores: list[SymbolicStore] = field(default_factory=list)
+    barriers: list[tuple[SymbolicLoop, ...]] = field(default_factory=list)
     """Loops around each barrier."""
     shared: dict[str, tuple[Polynomial, ...]] = field(default_factory=dict)
     """Extents of each shared array."""
@@ -68,11 +68,11 @@ class Execution(Around):
         self.effects = Effects()
         self._env = env
         self._guards: tuple[Value, ...] = ()
-        self._loops: tuple[Loop, ...] = ()
+        self._loops: tuple[SymbolicLoop, ...] = ()
         self._branch = 0
         self._functions = functions
         self._names = 0
-        self._cells: dict[Pointer, Value] = {}
+        self._cells: dict[SymbolicPointer, Value] = {}
         """What a loop has added up so far in elements of global memory, by where they stand."""
         self._outside: tuple[Value, ...] = ()
         """The guards around that loop."""
@@ -83,10 +83,10 @@ class Execution(Around):
         return self.effects
 
     @property
-    def _read(self) -> Expressions:
-        return Expressions(self._env, self)
+    def _read(self) -> SymbolicExpressions:
+        return SymbolicExpressions(self._env, self)
 
-    def loaded(self, place: Pointer) -> Value | None:
+    def loaded(self, place: SymbolicPointer) -> Value | None:
         """See `Around.loaded`."""
         if place in self._cells:
             return self._cells[place]
@@ -144,7 +144,7 @@ class Execution(Around):
         self.effects.nonnegative.append(value)
         return True
 
-    def _last_written(self, place: Pointer) -> Store | None:
+    def _last_written(self, place: SymbolicPointer) -> SymbolicStore | None:
         """The last write to its array where that is this place, and made wherever what runs now
         runs."""
         last = next(
@@ -207,7 +207,7 @@ class Execution(Around):
             return
         value = self._read.value(node.value)
         if node.pointer:
-            if not isinstance(value, Pointer) or value.type != node.type:
+            if not isinstance(value, SymbolicPointer) or value.type != node.type:
                 raise NotUnderstood("a pointer of another type")
         else:
             value = converted(value, node.type)
@@ -216,22 +216,22 @@ class Execution(Around):
     def _pending(self, node: s.Declare) -> None:
         """A variable without a value: its first assignment gives it one, of the declared type."""
         if node.type not in RANK and not node.pointer:
-            self._env[node.name] = Structure("", node.type)
+            self._env[node.name] = SymbolicStructure("", node.type)
         elif not node.pointer:
-            self._env[f"{node.name}:type"] = Whole(number(0), node.type)
+            self._env[f"{node.name}:type"] = SymbolicInteger(number(0), node.type)
 
     def _array(self, node: s.Declare) -> None:
         if not node.shared or self._branch:
             raise NotUnderstood("a local array")
         self.effects.shared[node.name] = tuple(self._read.whole(e) for e in node.extents)
-        self._env[node.name] = Pointer(node.name, number(0), node.type, shared=True)
+        self._env[node.name] = SymbolicPointer(node.name, number(0), node.type, shared=True)
 
     def _evaluate(self, node: s.Expression) -> None:
         match node:
             case s.Assign(target, operator, value):
                 self._assign(target, operator, self._read.value(value))
             case s.Step(target, by):
-                self._assign(target, "+", Whole(number(by)))
+                self._assign(target, "+", SymbolicInteger(number(by)))
             case s.Call("__syncthreads", ()):
                 if self._branch:
                     raise NotUnderstood("a barrier under a condition")
@@ -261,12 +261,14 @@ class Execution(Around):
     def _set_field(self, name: str, field: str, kind: str, value: Value) -> None:
         """Of a structure that is the thread's own."""
         structure = self._env.get(name)
-        if not isinstance(structure, Structure) or isinstance(value, Pointer) != ("*" in kind):
+        if not isinstance(structure, SymbolicStructure) or isinstance(value, SymbolicPointer) != (
+            "*" in kind
+        ):
             raise NotUnderstood(f"an assignment to a member of {name}")
-        value = value if isinstance(value, Pointer) else converted(value, kind)
+        value = value if isinstance(value, SymbolicPointer) else converted(value, kind)
         self._env[name] = structure.with_field(field, value)
 
-    def _store(self, place: Pointer, value: Value) -> None:
+    def _store(self, place: SymbolicPointer, value: Value) -> None:
         while isinstance(value, Apply) and value.operator == "?:":
             if not set(conjuncts(value.operands[0])) <= set(self._guards):
                 break
@@ -276,7 +278,7 @@ class Execution(Around):
                 raise NotUnderstood(f"{place.array} added to under a condition")
             self._cells[place] = value
             return
-        stored = Store(place, value, self._guards, self._loops, len(self.effects.barriers))
+        stored = SymbolicStore(place, value, self._guards, self._loops, len(self.effects.barriers))
         last = self.effects.stores[-1] if self.effects.stores else None
         if last is not None and not place.shared and replace(last, value=value) == stored:
             del self.effects.stores[-1]  # nobody has read it
@@ -287,9 +289,11 @@ class Execution(Around):
         if pending is None and name not in self._env:
             raise NotUnderstood(f"the name {name}")
         old = self._env.get(name, pending)
-        if old is None or isinstance(old, Pointer) != isinstance(value, Pointer):
+        if old is None or isinstance(old, SymbolicPointer) != isinstance(value, SymbolicPointer):
             raise NotUnderstood("a pointer turned into a number")
-        self._env[name] = value if isinstance(value, Pointer) else converted(value, old.type)
+        self._env[name] = (
+            value if isinstance(value, SymbolicPointer) else converted(value, old.type)
+        )
 
     def _early_return(self, condition: s.Expression) -> None:
         if self._loops or self._branch:
@@ -318,7 +322,9 @@ class Execution(Around):
         after, self._env, self._guards = self._env, outer, guards
         return after
 
-    def _joined(self, test: Value, yes: list[Store], no: list[Store]) -> list[Store]:
+    def _joined(
+        self, test: Value, yes: list[SymbolicStore], no: list[SymbolicStore]
+    ) -> list[SymbolicStore]:
         """Two writes of both branches to one place are one write of a choice."""
         if len(yes) != 1 or len(no) != 1 or yes[0].place != no[0].place:
             return [*yes, *no]
@@ -333,7 +339,7 @@ class Execution(Around):
         self._names += 1
         variable = Symbol(f"{loop.name}#{self._names}")
         step = self._step(loop)
-        position = Whole(start + of(variable) * number(step), kind)
+        position = SymbolicInteger(start + of(variable) * number(step), kind)
         self._env.pop(f"{loop.name}:type", None)
         self._env[loop.name] = position
         count = self._loop_count(loop, variable, step)
@@ -346,7 +352,7 @@ class Execution(Around):
             self._env[other] = _after(outer[other], of(variable) * by)
         entered, guards = dict(self._env), self._guards
         cells, outside = dict(self._cells), self._outside
-        self._loops += (Loop(variable, count),)
+        self._loops += (SymbolicLoop(variable, count),)
         added = self._begin_cells(loop.body, variable)
         self._statements(loop.body)
         self._loops, self._guards = self._loops[:-1], guards
@@ -370,9 +376,11 @@ class Execution(Around):
         gone = {x.name for x in loop.first if isinstance(x, s.Declare)}
         self._env = {n: v for n, v in self._env.items() if n not in gone}
 
-    def _begin_cells(self, body: Sequence[s.Statement], variable: Symbol) -> dict[Pointer, Value]:
+    def _begin_cells(
+        self, body: Sequence[s.Statement], variable: Symbol
+    ) -> dict[SymbolicPointer, Value]:
         """Elements of global memory to which each iteration adds, with what they held before."""
-        found: dict[Pointer, Value] = {}
+        found: dict[SymbolicPointer, Value] = {}
         for node in body:
             match node:
                 case s.Evaluate(s.Assign(s.Index() | s.Unary() as target, "+", _)):
@@ -386,7 +394,7 @@ class Execution(Around):
     def _moved_by(self, name: str, first: Value, body: Sequence[s.Statement]) -> Polynomial | None:
         """By how much every iteration moves an index or pointer; None where it does otherwise."""
         changes = [change for target, change in _assignments(body) if target == name]
-        if not isinstance(first, Whole | Pointer) or len(changes) != 1:
+        if not isinstance(first, SymbolicInteger | SymbolicPointer) or len(changes) != 1:
             return None
         if not any(isinstance(x, s.Evaluate) and x.value is changes[0] for x in body):
             return None
@@ -413,7 +421,9 @@ class Execution(Around):
             raise NotUnderstood(f"a second {loop.name}")
         kind = loop.kind or (known.type if known is not None else "")
         start = known if loop.start is None else converted(self._read.value(loop.start), kind)
-        if not isinstance(start, Whole) or (loop.start is None and loop.name not in self._env):
+        if not isinstance(start, SymbolicInteger) or (
+            loop.start is None and loop.name not in self._env
+        ):
             raise NotUnderstood("a loop that starts at a data-dependent value")
         return start.value, kind
 
@@ -480,10 +490,10 @@ def _merged(name: str, test: Value, yes: Value, no: Value) -> Value:
     """Behind both branches. Indices and pointers that differ are known no longer."""
     if yes == no:
         return yes
-    places = Pointer | Structure
+    places = SymbolicPointer | SymbolicStructure
     if isinstance(yes, places) or isinstance(no, places):
         return Carried(name, yes.type)
-    if isinstance(yes, Whole) and isinstance(no, Whole):
+    if isinstance(yes, SymbolicInteger) and isinstance(no, SymbolicInteger):
         return Carried(name, yes.type)
     return Apply("?:", (test, yes, no), yes.type)
 
@@ -513,9 +523,9 @@ def _loop_step(step: s.Expression) -> tuple[str, s.Expression | int]:
 
 def _after(value: Value, by: Polynomial) -> Value:
     """An index or pointer so much further on."""
-    if isinstance(value, Pointer):
+    if isinstance(value, SymbolicPointer):
         return replace(value, offset=value.offset + by)
-    assert isinstance(value, Whole)
+    assert isinstance(value, SymbolicInteger)
     return replace(value, value=value.value + by)
 
 
@@ -534,7 +544,7 @@ def _assigned(body: Sequence[s.Statement]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, _ in _assignments(body)))
 
 
-def _cell(place: Pointer) -> str:
+def _cell(place: SymbolicPointer) -> str:
     """A name for what stands there."""
     return f"{place.array}[{place.offset.text()}]"
 
@@ -545,7 +555,7 @@ def _added(first: Value, after: Value, cell: str, variable: Symbol, count: Polyn
     total = _accumulated(first, after, cell, variable, count)
     if is_zero(first) or not isinstance(total, Reduced):
         return total
-    alone = replace(total, first=converted(Whole(number(0)), total.type))
+    alone = replace(total, first=converted(SymbolicInteger(number(0)), total.type))
     return Apply("+", (first, alone), total.type)
 
 
@@ -556,7 +566,11 @@ def _accumulated(
     start = Carried(name, first.type)
     match after:
         case Reduced(begin, inner, inner_count, inner_term, kind) if begin == start:
-            nothing = Whole(number(0)) if integer_type(kind) else converted(Whole(number(0)), kind)
+            nothing = (
+                SymbolicInteger(number(0))
+                if integer_type(kind)
+                else converted(SymbolicInteger(number(0)), kind)
+            )
             term: Value = Reduced(nothing, inner, inner_count, inner_term, kind)
         case Apply("+", (left, right)) if start in (left, right):
             term = right if left == start else left

@@ -19,7 +19,7 @@ FLOATS = frozenset({"float", "double"})
 
 
 @dataclass(frozen=True)
-class Whole:
+class SymbolicInteger:
     """An integer known as a polynomial."""
 
     value: Polynomial
@@ -43,7 +43,7 @@ class Scalar:
 
 
 @dataclass(frozen=True)
-class Pointer:
+class SymbolicPointer:
     """A pointer parameter, moved by `offset` elements."""
 
     array: str
@@ -55,7 +55,7 @@ class Pointer:
 
 
 @dataclass(frozen=True)
-class Structure:
+class SymbolicStructure:
     """A structure passed by value, or one in it; `name` is its path: `A`, `A.shape`. Empty for a
     local one, of which nothing is known but what was assigned."""
 
@@ -64,13 +64,13 @@ class Structure:
     fields: tuple[tuple[str, Value], ...] = ()
     """Those that were assigned."""
 
-    def with_field(self, name: str, value: Value) -> Structure:
+    def with_field(self, name: str, value: Value) -> SymbolicStructure:
         """After an assignment."""
         return replace(self, fields=(*((n, v) for n, v in self.fields if n != name), (name, value)))
 
 
 @dataclass(frozen=True)
-class Load:
+class GlobalLoad:
     """What stands in global memory at `array[index]` when the kernel starts."""
 
     array: str
@@ -124,8 +124,8 @@ class Reduced:
 
 
 Value = (
-    Whole | Literal | Scalar | Pointer | Structure | Load | SharedLoad | Below | Apply | Carried
-    | Reduced
+    SymbolicInteger | Literal | Scalar | SymbolicPointer | SymbolicStructure | GlobalLoad
+    | SharedLoad | Below | Apply | Carried | Reduced
 )  # fmt: skip
 
 
@@ -169,7 +169,7 @@ def conjuncts(condition: Value) -> tuple[Value, ...]:
 
 def is_zero(value: Value) -> bool:
     """Whether it is the number 0 in any spelling."""
-    if isinstance(value, Whole):
+    if isinstance(value, SymbolicInteger):
         return value.value.constant == 0
     if isinstance(value, Literal):
         return float(value.text.rstrip("fFlL")) == 0
@@ -180,11 +180,11 @@ def converted(value: Value, to: str) -> Value:
     """`value` as a variable of type `to` holds it. Raises NotUnderstood where that may lose."""
     if to in ("auto", value.type):
         return value
-    if isinstance(value, Whole) and to in INTEGERS:
+    if isinstance(value, SymbolicInteger) and to in INTEGERS:
         if to.startswith("unsigned") and not value.value.sure_nonnegative:
             raise NotUnderstood("a difference as an unsigned number")
-        return Whole(value.value, to)
-    if to in FLOATS and value.type in RANK and not isinstance(value, Pointer | Below):
+        return SymbolicInteger(value.value, to)
+    if to in FLOATS and value.type in RANK and not isinstance(value, SymbolicPointer | Below):
         return Apply("cast", (value,), to)
     if to in INTEGERS and value.type in INTEGERS:
         return Apply("cast", (value,), to)

@@ -11,12 +11,12 @@ from cudaops.reports.html.render import (
     fragment_of,
     sections,
 )
-from cudaops.reports.html.tables import Beside, Evidence, beside_of
+from cudaops.reports.html.tables import Beside, CertificateView, beside_of
 
 __all__ = [
     "STYLE_FILE",
     "Beside",
-    "Evidence",
+    "CertificateView",
     "batch_document",
     "beside_of",
     "document",

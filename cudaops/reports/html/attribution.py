@@ -53,7 +53,7 @@ class Bar(NamedTuple):
     y: float
 
 
-class Drawing(NamedTuple):
+class AttributionLayout(NamedTuple):
     """All places of the chart."""
 
     height: int
@@ -62,7 +62,7 @@ class Drawing(NamedTuple):
     summary: str
 
 
-class Change(NamedTuple):
+class MetricChange(NamedTuple):
     """One metric before and after."""
 
     label: str
@@ -77,8 +77,8 @@ class AttributionView(NamedTuple):
     """Steps, chart and metrics."""
 
     steps: list[KeptCandidate]
-    drawing: Drawing | None
-    changes: list[Change]
+    drawing: AttributionLayout | None
+    changes: list[MetricChange]
     source: str
     metrics_source: str
     missing: list[str]
@@ -94,7 +94,7 @@ def view(record: RunRecord) -> AttributionView:
     elif len(timed) < len(kept):
         missing.append(f"{len(kept) - len(timed)} kept candidates have no speedup.")
     steps = _steps(timed, clock)
-    changes: list[Change] = []
+    changes: list[MetricChange] = []
     metrics_source = ""
     if record.profile is None:
         missing.append("The kernel was not profiled.")
@@ -129,7 +129,7 @@ def _steps(kept: list[Attempt], clock: Clock) -> list[KeptCandidate]:
     ]
 
 
-def _drawing(kept: list[Attempt], steps: list[KeptCandidate]) -> Drawing:
+def _drawing(kept: list[Attempt], steps: list[KeptCandidate]) -> AttributionLayout:
     totals = [attempt.judgement.speedup or 1.0 for attempt in kept]
     x = log_scale([1.0, *totals], LEFT, WIDTH - RIGHT, margin=1.0)
     bars, before = [], 1.0
@@ -146,10 +146,10 @@ def _drawing(kept: list[Attempt], steps: list[KeptCandidate]) -> Drawing:
         )
         before = total
     said = "; ".join(f"candidate {s.iteration}, {s.title}: {s.factor}, {s.share}" for s in steps)
-    return Drawing(TOP + ROW * len(bars) + 10, x.ticks(), bars, said)
+    return AttributionLayout(TOP + ROW * len(bars) + 10, x.ticks(), bars, said)
 
 
-def _changes(before: Profile, after: Profile) -> list[Change]:
+def _changes(before: Profile, after: Profile) -> list[MetricChange]:
     rows = []
     for name in METRIC_NAMES:
         first, second = before.metrics.get(name), after.metrics.get(name)
@@ -161,7 +161,7 @@ def _changes(before: Profile, after: Profile) -> list[Change]:
         else:
             change = _change(first.value, second.value, first.unit)
         rows.append(
-            Change(
+            MetricChange(
                 row.label,
                 name,
                 "not collected" if first is None else _amount(first.value, first.unit),

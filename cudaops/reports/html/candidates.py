@@ -12,13 +12,13 @@ from cudaops.domain.run import Event, RunRecord
 from cudaops.reports.content import clock_of
 from cudaops.reports.html.scale import LogScale, Tick, log_scale, placeable
 from cudaops.reports.quantities import Clock, microseconds, one_line
-from cudaops.reports.recording import Trial
+from cudaops.reports.recording import RecordedTrial
 
 WIDTH, HEIGHT = 640, 340
 LEFT, RIGHT, TOP, BOTTOM = 80, 16, 28, 66
 _STRIP = 16
 """Height of the strip below the axis for candidates without a time."""
-_TRIALS = TypeAdapter(tuple[Trial, ...])
+_TRIALS = TypeAdapter(tuple[RecordedTrial, ...])
 
 Word = Literal["tried", "did not run", "accepted", "provisional", "rejected"]
 SHAPES: dict[Word, str] = {
@@ -28,7 +28,7 @@ SHAPES: dict[Word, str] = {
 """Each outcome has a shape of its own: colour alone says nothing."""
 
 
-class Entry(NamedTuple):
+class ChartEntry(NamedTuple):
     """One candidate or one configuration of it."""
 
     order: int
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
     why: str
 
 
-class Mark(NamedTuple):
+class CandidateMark(NamedTuple):
     """An entry in the drawing."""
 
     x: float
@@ -71,11 +71,11 @@ class ReferenceLine(NamedTuple):
     text_y: float
 
 
-class Drawing(NamedTuple):
+class CandidatesLayout(NamedTuple):
     """All places of the chart."""
 
     y_ticks: list[Tick]
-    marks: list[Mark]
+    marks: list[CandidateMark]
     bands: list[Band]
     lines: list[ReferenceLine]
     best: str
@@ -89,14 +89,14 @@ class Drawing(NamedTuple):
 class CandidatesView(NamedTuple):
     """The chart and its table."""
 
-    drawing: Drawing | None
-    entries: list[Entry]
+    drawing: CandidatesLayout | None
+    entries: list[ChartEntry]
     source: str
     missing: list[str]
 
 
 def view(
-    record: RunRecord, events: Sequence[Event], trials: Mapping[int, Sequence[Trial]]
+    record: RunRecord, events: Sequence[Event], trials: Mapping[int, Sequence[RecordedTrial]]
 ) -> CandidatesView:
     """Every trial and every judged candidate."""
     told = _trials_told(events)
@@ -118,9 +118,9 @@ def view(
     return CandidatesView(_drawing(record, entries, baseline_us), entries, source, missing)
 
 
-def _trials_told(events: Sequence[Event]) -> dict[int, tuple[Trial, ...]]:
+def _trials_told(events: Sequence[Event]) -> dict[int, tuple[RecordedTrial, ...]]:
     """Trials by iteration, from the events of the stages that tune."""
-    found: dict[int, tuple[Trial, ...]] = {}
+    found: dict[int, tuple[RecordedTrial, ...]] = {}
     iteration = 1
     for event in events:
         if event.kind != "finished":
@@ -136,9 +136,9 @@ def _trials_told(events: Sequence[Event]) -> dict[int, tuple[Trial, ...]]:
     return found
 
 
-def _entries(record: RunRecord, tried: Mapping[int, Sequence[Trial]]) -> list[Entry]:
+def _entries(record: RunRecord, tried: Mapping[int, Sequence[RecordedTrial]]) -> list[ChartEntry]:
     clock = clock_of(record)
-    found: list[Entry] = []
+    found: list[ChartEntry] = []
     judged = {attempt.iteration: attempt for attempt in record.attempts}
     for number in sorted({*tried, *judged}):
         attempt = judged.get(number)
@@ -149,21 +149,21 @@ def _entries(record: RunRecord, tried: Mapping[int, Sequence[Trial]]) -> list[En
             why = one_line(trial.failure or "", 160)
             time = microseconds(trial.time_us, clock)
             found.append(
-                Entry(len(found) + 1, number, title, values, word, trial.time_us, time, why)
+                ChartEntry(len(found) + 1, number, title, values, word, trial.time_us, time, why)
             )
         if attempt is not None:
             found.append(_judged(attempt, len(found) + 1, clock))
     return found
 
 
-def _judged(attempt: Attempt, order: int, clock: Clock) -> Entry:
+def _judged(attempt: Attempt, order: int, clock: Clock) -> ChartEntry:
     judgement = attempt.judgement
     # One that a later gate turned down may have a time all the same: by the clock of the run.
     time = microseconds(
         attempt.candidate_us, Clock(judgement.time_source or clock.source, clock.device)
     )
     why = one_line(judgement.reason, 240) if judgement.outcome == "rejected" else ""
-    return Entry(
+    return ChartEntry(
         order, attempt.iteration, one_line(attempt.title, 120), _values(attempt.tuned),
         judgement.outcome, attempt.candidate_us, time, why,
     )  # fmt: skip
@@ -180,7 +180,9 @@ def _baseline_us(record: RunRecord) -> float | None:
     return next((time for time in times if placeable(time)), None)
 
 
-def _drawing(record: RunRecord, entries: list[Entry], baseline_us: float | None) -> Drawing:
+def _drawing(
+    record: RunRecord, entries: list[ChartEntry], baseline_us: float | None
+) -> CandidatesLayout:
     clock, bar = clock_of(record), record.options.policy.min_speedup
     bar_us = baseline_us / bar if baseline_us is not None and placeable(bar) else None
     bar_us = bar_us if placeable(bar_us) else None
@@ -192,7 +194,7 @@ def _drawing(record: RunRecord, entries: list[Entry], baseline_us: float | None)
     places = [round(LEFT + (i + 0.5) * step, 1) for i in range(len(entries))]
     strip = HEIGHT - BOTTOM + _STRIP
     marks = [
-        Mark(x, y(e.time_us) if placeable(e.time_us) else strip, SHAPES[e.word], e.word)
+        CandidateMark(x, y(e.time_us) if placeable(e.time_us) else strip, SHAPES[e.word], e.word)
         for x, e in zip(places, entries, strict=True)
     ]
     words = [word for word in SHAPES if any(e.word == word for e in entries)]
@@ -203,7 +205,7 @@ def _drawing(record: RunRecord, entries: list[Entry], baseline_us: float | None)
     if timed:
         fastest = min(timed, key=lambda e: e.time_us or 0.0)
         summary += f"Fastest: {fastest.what}, {fastest.word}, {fastest.time}."
-    return Drawing(
+    return CandidatesLayout(
         y.ticks(), marks, _bands(entries, step), _lines(baseline_us, bar_us, bar, y),
         _best_so_far(entries, places, y), strip, words, summary,
     )  # fmt: skip
@@ -222,7 +224,7 @@ def _lines(
     return found
 
 
-def _bands(entries: list[Entry], step: float) -> list[Band]:
+def _bands(entries: list[ChartEntry], step: float) -> list[Band]:
     """One a candidate; where they are too narrow only some carry their number."""
     found = []
     numbers = sorted({e.iteration for e in entries})
@@ -235,7 +237,7 @@ def _bands(entries: list[Entry], step: float) -> list[Band]:
     return found
 
 
-def _best_so_far(entries: list[Entry], places: list[float], y: LogScale) -> str:
+def _best_so_far(entries: list[ChartEntry], places: list[float], y: LogScale) -> str:
     """From each kept candidate to the next faster one, and on to the right edge."""
     points: list[str] = []
     for x, entry in zip(places, entries, strict=True):

@@ -19,7 +19,7 @@ _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 and paragraph separators."""
 
 
-class Piece(NamedTuple):
+class DiffSpan(NamedTuple):
     """Part of a text."""
 
     text: str
@@ -32,14 +32,14 @@ def hidden(character: str) -> bool:
     return unicodedata.category(character) in _HIDDEN
 
 
-def pieces(text: str) -> list[Piece]:
+def pieces(text: str) -> list[DiffSpan]:
     """One line of code in parts, characters without shape apart."""
     found = []
     for unseen, run in groupby(text.expandtabs(4), key=hidden):
         if unseen:
-            found += [Piece(f"U+{ord(character):04X}", True) for character in run]
+            found += [DiffSpan(f"U+{ord(character):04X}", True) for character in run]
         else:
-            found.append(Piece("".join(run), False))
+            found.append(DiffSpan("".join(run), False))
     return found
 
 
@@ -65,7 +65,7 @@ class DiffLine(NamedTuple):
     number: str
     """Of the line in the new file, in the old one for a line that goes; empty for the rest."""
     sign: str
-    pieces: list[Piece]
+    pieces: list[DiffSpan]
 
 
 class Diff(NamedTuple):

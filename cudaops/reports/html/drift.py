@@ -26,7 +26,7 @@ UNITS = (
 of the data from the SM outwards, warps in flight."""
 
 
-class Stage(NamedTuple):
+class KernelStage(NamedTuple):
     """One kernel and what limited it."""
 
     who: str
@@ -38,7 +38,7 @@ class Stage(NamedTuple):
     """Time and evidence, each with its value."""
 
 
-class Row(NamedTuple):
+class DriftRow(NamedTuple):
     """One unit before and after."""
 
     label: str
@@ -51,12 +51,12 @@ class Row(NamedTuple):
     after_x: float | None
 
 
-class Drawing(NamedTuple):
+class DriftLayout(NamedTuple):
     """All places of the chart."""
 
     height: int
     ticks: list[Tick]
-    rows: list[Row]
+    rows: list[DriftRow]
     source: str
     summary: str
 
@@ -64,8 +64,8 @@ class Drawing(NamedTuple):
 class DriftView(NamedTuple):
     """Verdicts in order, the chart, and what is missing."""
 
-    stages: list[Stage]
-    drawing: Drawing | None
+    stages: list[KernelStage]
+    drawing: DriftLayout | None
     missing: list[str]
 
 
@@ -88,7 +88,7 @@ def view(record: RunRecord, events: Sequence[Event]) -> DriftView:
     return DriftView(stages, _drawing(summary, rows) if rows else None, missing)
 
 
-def _recorded(record: RunRecord, summary: ProfileSummary) -> list[Stage]:
+def _recorded(record: RunRecord, summary: ProfileSummary) -> list[KernelStage]:
     stages = [_stage("author's kernel", summary.verdict_detail, summary.baseline)]
     if summary.best is not None and summary.best_verdict is not None:
         title = one_line(record.best.title, 120) if record.best is not None else "best rewrite"
@@ -96,10 +96,10 @@ def _recorded(record: RunRecord, summary: ProfileSummary) -> list[Stage]:
     return stages
 
 
-def _stage(who: str, verdict: Verdict, profile: Profile) -> Stage:
+def _stage(who: str, verdict: Verdict, profile: Profile) -> KernelStage:
     clock = Clock(verdict.source, profile.device)
     evidence = [f"{one_line(e.label)} {quantity(e.value, e.unit)}" for e in verdict.evidence]
-    return Stage(
+    return KernelStage(
         who,
         verdict.bottleneck_class.replace("_", " "),
         one_line(verdict.subtype),
@@ -108,9 +108,9 @@ def _stage(who: str, verdict: Verdict, profile: Profile) -> Stage:
     )
 
 
-def _told(record: RunRecord, events: Sequence[Event]) -> list[Stage]:
+def _told(record: RunRecord, events: Sequence[Event]) -> list[KernelStage]:
     """From the events, which tell of every incumbent; empty for runs before they did."""
-    stages: list[Stage] = []
+    stages: list[KernelStage] = []
     incumbent = "author's kernel"
     for event in events:
         if event.kind != "finished":
@@ -127,7 +127,7 @@ def _told(record: RunRecord, events: Sequence[Event]) -> list[Stage]:
     return stages
 
 
-def _told_stage(who: str, data: dict[str, Any], record: RunRecord) -> Stage:
+def _told_stage(who: str, data: dict[str, Any], record: RunRecord) -> KernelStage:
     source = record.profile.baseline.source if record.profile is not None else "unrecorded"
     given = data.get("provenance")
     words = (
@@ -141,7 +141,7 @@ def _told_stage(who: str, data: dict[str, Any], record: RunRecord) -> Stage:
         if isinstance(item, dict) and isinstance(value := item.get("value"), int | float):
             label, unit = str(item.get("label", "")), str(item.get("unit", ""))
             numbers.append(f"{one_line(label)} {quantity(float(value), one_line(unit))}")
-    return Stage(
+    return KernelStage(
         who,
         one_line(str(data.get("bottleneck_class", ""))).replace("_", " "),
         one_line(str(data["subtype"])),
@@ -154,9 +154,9 @@ def _once(texts: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _rows(summary: ProfileSummary) -> tuple[list[Row], list[str]]:
+def _rows(summary: ProfileSummary) -> tuple[list[DriftRow], list[str]]:
     """Units of which at least one side is known, and the names of the others."""
-    rows: list[Row] = []
+    rows: list[DriftRow] = []
     unknown = []
     x = LinearScale(0.0, 100.0, LEFT, WIDTH - RIGHT)
     for name in UNITS:
@@ -167,7 +167,7 @@ def _rows(summary: ProfileSummary) -> tuple[list[Row], list[str]]:
             unknown.append(label)
             continue
         rows.append(
-            Row(
+            DriftRow(
                 label,
                 "not collected" if before is None else quantity(before, "%"),
                 "not collected" if after is None else quantity(after, "%"),
@@ -187,8 +187,8 @@ def _placed(value: float | None, x: LinearScale) -> float | None:
     return x(min(value, 100.0))
 
 
-def _drawing(summary: ProfileSummary, rows: list[Row]) -> Drawing:
+def _drawing(summary: ProfileSummary, rows: list[DriftRow]) -> DriftLayout:
     x = LinearScale(0.0, 100.0, LEFT, WIDTH - RIGHT)
     said = "; ".join(f"{row.label}: {row.before} before, {row.after} after" for row in rows)
     clock = Clock(summary.baseline.source, summary.baseline.device)
-    return Drawing(TOP + ROW * len(rows) + 30, x.ticks(20.0), rows, str(clock), said)
+    return DriftLayout(TOP + ROW * len(rows) + 30, x.ticks(20.0), rows, str(clock), said)

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from cudaops.domain.batch import Batch
 from cudaops.domain.run import Event, RunRecord
-from cudaops.reports import batch, content, costs
+from cudaops.reports import batch_table, content, costs
 from cudaops.reports.html import attribution, candidates, diff, drift, roofline, tables
 from cudaops.reports.html.diff import pieces, prose
 from cudaops.reports.html.tables import NOTHING, Beside
@@ -46,8 +46,8 @@ def document(record: RunRecord, events: Sequence[Event], beside: Beside = NOTHIN
 
 def batch_document(found: Batch) -> str:
     """The same of a batch: one table, each program with a link to its report."""
-    title = batch.counted(found)
-    return _page("batch.html.j2", title=title, batch=found, rows=batch.lines_of(found))
+    title = batch_table.counted(found)
+    return _page("batch.html.j2", title=title, batch=found, rows=batch_table.lines_of(found))
 
 
 def _page(template: str, **views: Any) -> str:

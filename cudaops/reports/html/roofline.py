@@ -66,7 +66,7 @@ class Roof(NamedTuple):
     anchor: str
 
 
-class Mark(NamedTuple):
+class RooflinePoint(NamedTuple):
     """A point in the drawing."""
 
     point: Point
@@ -79,13 +79,13 @@ class Mark(NamedTuple):
     anchor: str
 
 
-class Drawing(NamedTuple):
+class RooflineLayout(NamedTuple):
     """All places of the chart."""
 
     x_ticks: list[Tick]
     y_ticks: list[Tick]
     roofs: list[Roof]
-    marks: list[Mark]
+    marks: list[RooflinePoint]
     step: tuple[float, float, float, float] | None
     """From the author's kernel to the best rewrite."""
     source: str
@@ -97,7 +97,7 @@ class Drawing(NamedTuple):
 class RooflineView(NamedTuple):
     """The chart, its numbers, and what is missing from it."""
 
-    drawing: Drawing | None
+    drawing: RooflineLayout | None
     points: list[Point]
     roofs_from: str
     missing: list[str]
@@ -216,7 +216,7 @@ def _source(profile: Profile) -> str:
     return counts if profile.source in ("mixed", "modelled") else time
 
 
-def _drawing(seen: list[_Seen], points: list[Point], device: Device | None) -> Drawing:
+def _drawing(seen: list[_Seen], points: list[Point], device: Device | None) -> RooflineLayout:
     peaks = sorted({(_peak_name(one.line.peak_gflops, device), one.line.peak_gflops)
                     for one in seen})  # fmt: skip
     rates = [("DRAM", seen[0].line.peak_bandwidth_gb_s)]
@@ -240,7 +240,7 @@ def _drawing(seen: list[_Seen], points: list[Point], device: Device | None) -> D
         f"{p.source}"
         for p in points
     )
-    return Drawing(
+    return RooflineLayout(
         x.ticks(), y.ticks(), roofs, marks, step,
         sources.pop() if len(sources) == 1 else "sources in the table", said,
     )  # fmt: skip
@@ -280,7 +280,7 @@ def _compute_roof(name: str, peak: float, rate: float, x: LogScale, y: LogScale)
     return Roof(name, value, start, end, at, -6, 0.0, "end")
 
 
-def _mark(point: Point, others: list[Point], x: LogScale, y: LogScale) -> Mark:
+def _mark(point: Point, others: list[Point], x: LogScale, y: LogScale) -> RooflinePoint:
     """The label stands on the free side: below the lower point, above the upper one."""
     at_x, at_y = x(point.intensity), y(point.gflops)
     faster = max(p.gflops for p in others)
@@ -291,7 +291,7 @@ def _mark(point: Point, others: list[Point], x: LogScale, y: LogScale) -> Mark:
     if point.level == "L2":
         anchor, label_x, label_y = "middle", at_x, at_y + (-12 if point.best else 19)
     label = "L2" if point.level == "L2" else f"{point.who}, {significant(point.share_pct, 3)} %"
-    return Mark(
+    return RooflinePoint(
         point, at_x, at_y, y(point.roof_gflops), label, round(label_x, 1), round(label_y, 1), anchor
     )
 

@@ -14,7 +14,7 @@ from cudaops.domain.profile import Finding, Profile, Verdict
 from cudaops.domain.run import ProfileSummary, RunRecord
 from cudaops.reports import content, profiles
 from cudaops.reports.content import GateRow, clock_of, gate_rows
-from cudaops.reports.html.diff import Piece, pieces
+from cudaops.reports.html.diff import DiffSpan, pieces
 from cudaops.reports.next_steps import next_steps
 from cudaops.reports.quantities import (
     Clock,
@@ -25,10 +25,10 @@ from cudaops.reports.quantities import (
     significant,
     times_faster,
 )
-from cudaops.reports.recording import Recording, Trial
+from cudaops.reports.recording import RecordedTrial, RunRecording
 
 
-class Evidence(NamedTuple):
+class CertificateView(NamedTuple):
     """certificate.json as whoever could check its signature found it."""
 
     certificate: Certificate | None
@@ -44,11 +44,11 @@ class Evidence(NamedTuple):
 class Beside(NamedTuple):
     """Files of the run folder, as far as they are at hand."""
 
-    trials: Mapping[int, tuple[Trial, ...]] = {}
+    trials: Mapping[int, tuple[RecordedTrial, ...]] = {}
     """What the tuner tried, by iteration; where an iteration is missing its events are asked."""
     patch: str | None = None
     """`best.patch`."""
-    evidence: Evidence | None = None
+    evidence: CertificateView | None = None
     """None where there is no certificate."""
     damage: tuple[str, ...] = ()
     """Files that are there and cannot be read, one line each."""
@@ -58,7 +58,7 @@ NOTHING = Beside()
 """Where the record and its events are all there is."""
 
 
-def beside_of(recording: Recording, evidence: Evidence | None = None) -> Beside:
+def beside_of(recording: RunRecording, evidence: CertificateView | None = None) -> Beside:
     """What a recording holds beside its record and its events."""
     return Beside(
         trials={one.number: one.trials for one in recording.iterations if one.trials},
@@ -173,7 +173,7 @@ class Hot(NamedTuple):
 
     share: str
     where: str
-    code: list[Piece]
+    code: list[DiffSpan]
     note: str
 
 
@@ -269,7 +269,7 @@ class TimedGate(NamedTuple):
     seconds: str
 
 
-class Candidate(NamedTuple):
+class CandidateRow(NamedTuple):
     """One candidate's way through the gates."""
 
     iteration: int
@@ -291,7 +291,7 @@ class Candidate(NamedTuple):
 class GatesView(NamedTuple):
     """Candidates in order, and the gates of a judgement that stands for none of them."""
 
-    candidates: list[Candidate]
+    candidates: list[CandidateRow]
     alone: list[TimedGate]
     """Of `cudaops verify`, which keeps no attempts."""
 
@@ -304,13 +304,13 @@ def gates_view(record: RunRecord) -> GatesView:
     return GatesView(candidates, alone)
 
 
-def _candidate(attempt: Attempt, record: RunRecord) -> Candidate:
+def _candidate(attempt: Attempt, record: RunRecord) -> CandidateRow:
     judgement = attempt.judgement
     clock = Clock(judgement.time_source or record.time_source, record.device)
     passed = sum(gate.passed for gate in judgement.gates)
     failure = attempt.failure
     log = getattr(failure, "log", "") or (failure.placed if failure is not None else "")
-    return Candidate(
+    return CandidateRow(
         attempt.iteration,
         one_line(attempt.title, 120),
         one_line(attempt.proposer, 120),

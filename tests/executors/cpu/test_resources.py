@@ -13,7 +13,7 @@ from cudaops.domain.profile import Profile
 from cudaops.executors.base import Executor
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.executors.cpu.resources import Answer, ask_nvcc
+from cudaops.executors.cpu.resources import NvccResources, ask_nvcc
 from cudaops.executors.cuda.toolchain import find_nvcc
 from cudaops.program.plans import baseline_plan, make_rewrite
 from tests.executors.cases import Case, vector_case
@@ -41,7 +41,7 @@ __global__ void BOUNDS heavy(const float* a, float* b, int n) {
 """
 
 
-def told(cache: Path, unit: Unit) -> Answer:
+def told(cache: Path, unit: Unit) -> NvccResources:
     return ask_nvcc(cache, "H200", unit)
 
 
@@ -125,7 +125,7 @@ def test_without_nvcc_the_estimate_stays_and_says_so(
     if find_nvcc() is not None:
         pytest.skip("nvcc comes with this environment's own packages")
     said = ask_nvcc(tmp_path / "cache", "H200", unit_of(HEAVY.replace("BOUNDS", ""), "heavy"))
-    assert said == Answer({}, "nvcc is not installed")
+    assert said == NvccResources({}, "nvcc is not installed")
     profile = measured(CpuExecutor("H200", cpu_executor.cache), heavy)
     estimated = "registers/thread, estimated (nvcc is not installed)"
     assert any(note.endswith(estimated) for note in profile.notes)

@@ -17,7 +17,7 @@ from cudaops.domain.rewrite import Rewrite
 from cudaops.errors import PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cpu.build import BASELINE_ENTRY
 from cudaops.executors.cuda.build import GpuBuilder
-from cudaops.executors.cuda.nvrtc import MAX_DEATHS, Compilation, Nvrtc
+from cudaops.executors.cuda.nvrtc import MAX_DEATHS, Nvrtc, NvrtcResult
 from cudaops.executors.cuda.platform import Executable, Module
 from cudaops.executors.cuda.source import target_arch
 from cudaops.executors.cuda.symbols import (
@@ -323,7 +323,7 @@ def test_threads_compile_beside_each_other(nvrtc: str, tmp_path: Path) -> None:
 def test_a_worker_that_dies_leaves_the_others_alone(nvrtc: str, tmp_path: Path) -> None:
     compiler = Nvrtc(2)
 
-    def compiled(seconds: float) -> Compilation:
+    def compiled(seconds: float) -> NvrtcResult:
         return compiler.compile(COPY, ("-arch=sm_86",), tmp_path / str(seconds), seconds)
 
     for _ in range(MAX_DEATHS):

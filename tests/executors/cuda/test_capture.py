@@ -20,7 +20,7 @@ from cudaops.domain.execution import Captured, Misbehaved, ProgramRan
 from cudaops.domain.program import Program
 from cudaops.domain.workload import Workload
 from cudaops.errors import InputError
-from cudaops.executors.capture.program import MEMORY_SHARE, file_system, room_for
+from cudaops.executors.capture.recording import MEMORY_SHARE, file_system, room_for
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.platform import Executable
 from cudaops.executors.ledger import LEDGER

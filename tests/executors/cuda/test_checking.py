@@ -15,8 +15,8 @@ from cudaops.domain.execution import Misbehaved
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.checking import (
     SAMPLE_THREADS,
-    Checked,
     CheckedPlan,
+    CheckReport,
     CpuCheck,
     GpuChecker,
     Single,
@@ -80,7 +80,7 @@ def checker(cpu_executor: CpuExecutor) -> GpuChecker:
     return GpuChecker(cpu_executor, None, no_command)
 
 
-def fault_of(checked: Checked) -> Misbehaved:
+def fault_of(checked: CheckReport) -> Misbehaved:
     assert checked.fault is not None, checked
     return checked.fault
 

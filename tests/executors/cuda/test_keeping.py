@@ -18,7 +18,7 @@ from cudaops.executors.cuda.protocol import (
     ReleaseTask,
     RunReply,
 )
-from cudaops.executors.cuda.runner.device_state import KEPT_SHARE, LEFT_SHARE, Kept
+from cudaops.executors.cuda.runner.device_state import KEPT_SHARE, LEFT_SHARE, StateCache
 from cudaops.executors.cuda.runner.memory import GUARD_BYTES
 from cudaops.executors.cuda.runner.server import perform
 from cudaops.executors.cuda.runner.timing import measure
@@ -65,7 +65,7 @@ def trial(folder: Path, symbol: str = "scale") -> MeasureTask:
     return task.model_copy(update={"buffers": (a, b.model_copy(update=update))})
 
 
-def timed(gpu: ScriptedGpu, kept: Kept, task: MeasureTask) -> MeasureReply:
+def timed(gpu: ScriptedGpu, kept: StateCache, task: MeasureTask) -> MeasureReply:
     reply = measure(gpu, task, clock=gpu.clock, kept=kept)
     assert isinstance(reply, MeasureReply)
     return reply
@@ -73,7 +73,7 @@ def timed(gpu: ScriptedGpu, kept: Kept, task: MeasureTask) -> MeasureReply:
 
 class TestContents:
     def test_come_from_the_host_once(self, gpu: WatchedGpu, tmp_path: Path) -> None:
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         timed(gpu, kept, trial(tmp_path))
         assert (gpu.contents(), kept.size_bytes > 0) == (2, True)
         before = set(gpu.memory)
@@ -93,7 +93,7 @@ class TestContents:
 
         gpu = WatchedGpu(spoils=kernel(spoils))
         gpu.durations = {"spoils": lambda _: 100.0}  # long enough not to be repeated in a sample
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         for _ in range(3):
             timed(gpu, kept, trial(tmp_path, "spoils"))
         assert len(seen) > 30
@@ -101,7 +101,7 @@ class TestContents:
         assert gpu.contents() == 2
 
     def test_of_a_file_that_changed_come_anew(self, gpu: WatchedGpu, tmp_path: Path) -> None:
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         timed(gpu, kept, trial(tmp_path))
         task = trial(tmp_path)
         (INPUT + 1).tofile(tmp_path / "contents" / "a.bin")
@@ -109,7 +109,7 @@ class TestContents:
         assert gpu.contents() == 4
 
     def test_are_not_kept_where_nobody_asks(self, gpu: WatchedGpu, tmp_path: Path) -> None:
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         timed(gpu, kept, trial(tmp_path).model_copy(update={"keep": False}))
         assert not gpu.memory
         perform(gpu, trial(tmp_path))
@@ -120,7 +120,7 @@ class TestRoom:
     def test_a_share_of_the_device_at_most_and_the_oldest_goes(
         self, gpu: WatchedGpu, tmp_path: Path
     ) -> None:
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         for number in range(60):
             timed(gpu, kept, trial(tmp_path / str(number)))
             assert kept.size_bytes <= KEPT_SHARE * FACTS.memory_bytes
@@ -134,18 +134,18 @@ class TestRoom:
         self, gpu: WatchedGpu, tmp_path: Path
     ) -> None:
         gpu.facts = FACTS.model_copy(update={"memory_bytes": 1 << 17})
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         timed(gpu, kept, trial(tmp_path))
         assert (kept.size_bytes, gpu.memory) == (0, {})
 
     def test_nothing_stays_where_others_left_little(self, gpu: WatchedGpu, tmp_path: Path) -> None:
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         gpu.room = int(LEFT_SHARE * FACTS.memory_bytes)
         timed(gpu, kept, trial(tmp_path))
         assert (kept.size_bytes, gpu.memory) == (0, {})
 
     def test_another_task_that_needs_it_gets_it(self, gpu: WatchedGpu, tmp_path: Path) -> None:
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         perform(gpu, trial(tmp_path / "one"), None, kept)
         gpu.room = kept.size_bytes + 4 * GUARD_BYTES
         reply = perform(gpu, run_task(tmp_path, "scale"), None, kept)
@@ -153,7 +153,7 @@ class TestRoom:
         assert (kept.size_bytes, gpu.memory) == (0, {})
 
     def test_another_workload_that_needs_it_gets_it(self, gpu: WatchedGpu, tmp_path: Path) -> None:
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         perform(gpu, trial(tmp_path / "one"), None, kept)
         gpu.room = int(1.5 * kept.size_bytes)
         reply = perform(gpu, trial(tmp_path / "two"), None, kept)
@@ -161,7 +161,7 @@ class TestRoom:
         assert not reply.notices, "it has copies"
 
     def test_is_given_back_when_asked_for(self, gpu: WatchedGpu, tmp_path: Path) -> None:
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         perform(gpu, trial(tmp_path), None, kept)
         assert isinstance(perform(gpu, ReleaseTask(), None, kept), ProbeReply)
         assert not gpu.memory
@@ -173,7 +173,7 @@ class TestFaults:
         [("before", "guard_overwritten"), ("after", "guard_overwritten"), ("trap", "crash")],
     )
     def test_nothing_stays(self, gpu: WatchedGpu, tmp_path: Path, symbol: str, what: str) -> None:
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         perform(gpu, trial(tmp_path / "one"), None, kept)
         perform(gpu, trial(tmp_path / "two"), None, kept)
         reply = perform(gpu, trial(tmp_path / "two", symbol), None, kept)
@@ -200,7 +200,7 @@ class TestFaults:
             gpu.write(copies[0] + 8, b"\xff")
 
         gpu = WatchedGpu(reaches=kernel(reaches))
-        kept = Kept(gpu)
+        kept = StateCache(gpu)
         reply = perform(gpu, trial(tmp_path, "reaches"), None, kept)
         assert isinstance(reply, Fault)
         assert reply.message == (
@@ -211,18 +211,18 @@ class TestFaults:
 
 class TestRanking:
     def test_samples_end_when_their_median_is_known(self, gpu: WatchedGpu, tmp_path: Path) -> None:
-        steady = timed(gpu, Kept(gpu), trial(tmp_path)).regimes[0].sides[0]
+        steady = timed(gpu, StateCache(gpu), trial(tmp_path)).regimes[0].sides[0]
         assert len(steady.samples_us) == SEARCH.samples_a_block
         noisy = WatchedGpu()
         noisy.durations = {"scale": lambda n: 100.0 + 20.0 * (n % 7)}
         task = trial(tmp_path)
-        wild = timed(noisy, Kept(noisy), task).regimes[0]
+        wild = timed(noisy, StateCache(noisy), task).regimes[0]
         assert len(wild.blocks) * SEARCH.samples_a_block == SEARCH.samples
         assert 0 < len(wild.sides[0].samples_us) <= SEARCH.samples  # of calm blocks alone
 
     def test_of_a_lasting_launch_two_are_taken(self, gpu: WatchedGpu, tmp_path: Path) -> None:
         gpu.durations = {"scale": lambda _: 50_000.0}
-        times = timed(gpu, Kept(gpu), trial(tmp_path)).regimes[0].sides[0]
+        times = timed(gpu, StateCache(gpu), trial(tmp_path)).regimes[0].sides[0]
         assert list(times.samples_us) == pytest.approx([50_001.5] * 2)
         assert gpu.counts["scale"] == 4  # to warm up, to know how long it takes, and these
 
@@ -230,7 +230,7 @@ class TestRanking:
         self, gpu: WatchedGpu, tmp_path: Path
     ) -> None:
         gpu.gap_us = 1.0
-        times = timed(gpu, Kept(gpu), trial(tmp_path)).regimes[0]
+        times = timed(gpu, StateCache(gpu), trial(tmp_path)).regimes[0]
         assert (times.gap_us, times.sides[0].slope_us) == (None, None)
 
 

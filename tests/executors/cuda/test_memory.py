@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cudaops.executors.cuda.runner.driver import Refusal
-from cudaops.executors.cuda.runner.memory import CHUNK_BYTES, Content, Memory
+from cudaops.executors.cuda.runner.memory import CHUNK_BYTES, Content, TaskMemory
 from tests.executors.cuda.scripted_gpu import ScriptedGpu
 
 SIZES = (0, 1, 4097, CHUNK_BYTES, CHUNK_BYTES + 1, 17 * CHUNK_BYTES + 5)
@@ -31,7 +31,7 @@ def written(folder: Path, size_bytes: int) -> Path:
 @pytest.mark.parametrize("size_bytes", SIZES)
 def test_there_and_back(tmp_path: Path, size_bytes: int) -> None:
     path = written(tmp_path, size_bytes)
-    with Memory(device()) as memory:
+    with TaskMemory(device()) as memory:
         region = memory.take("a", size_bytes, guards=True)
         memory.fill_in(region.address, size_bytes, Content(file=path))
         assert memory.broken_guard() is None
@@ -45,7 +45,7 @@ def test_there_and_back(tmp_path: Path, size_bytes: int) -> None:
 def test_one_other_byte_is_seen(tmp_path: Path, at: int) -> None:
     size_bytes = SIZES[-1]
     path, gpu = written(tmp_path, size_bytes), device()
-    with Memory(gpu) as memory:
+    with TaskMemory(gpu) as memory:
         region = memory.take("a", size_bytes, guards=True)
         memory.fill_in(region.address, size_bytes, Content(file=path))
         gpu.write(region.address + at, bytes([gpu.read(region.address + at, 1)[0] ^ 1]))
@@ -57,7 +57,7 @@ def test_one_other_byte_is_seen(tmp_path: Path, at: int) -> None:
 def test_a_file_that_is_another_is_refused(tmp_path: Path) -> None:
     size_bytes = SIZES[-1]
     path = written(tmp_path, size_bytes)
-    with Memory(device()) as memory:
+    with TaskMemory(device()) as memory:
         region = memory.take("a", size_bytes + 1, guards=True)
         with pytest.raises(Refusal, match=f"has {size_bytes} bytes instead of {size_bytes + 1}"):
             memory.fill_in(region.address, size_bytes + 1, Content(file=path))

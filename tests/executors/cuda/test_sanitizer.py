@@ -20,8 +20,8 @@ from cudaops.executors.cuda.protocol import Fault, Refused
 from cudaops.executors.cuda.sanitizer import (
     STRAY,
     Extent,
-    Names,
     Sanitizer,
+    SanitizerNames,
     SanitizerRun,
     TaskCommand,
     Tool,
@@ -100,7 +100,7 @@ def test_an_access_in_the_checkers_words(look: Look) -> None:
 
 def test_an_allocation_is_named_where_its_size_is_its_own() -> None:
     report = parse_report((LOGS / "memcheck_past_the_end.log").read_text())
-    names = Names(("k.cu",), {}, (Extent("a", 8000), Extent("b", 4000)))
+    names = SanitizerNames(("k.cu",), {}, (Extent("a", 8000), Extent("b", 4000)))
     (found,) = misbehaviours(report, names)
     said = "write of 4 bytes, 0 bytes past the end of allocation b (size 4000 bytes)"
     assert found.misbehaved.message.startswith(said)
@@ -122,7 +122,7 @@ def test_a_file_that_could_be_another_is_not_named(
     printed: str, files: tuple[str, ...], place: str
 ) -> None:
     text = (LOGS / "memcheck_past_the_end.log").read_text().replace("candidate.cu", printed)
-    for found in misbehaviours(parse_report(text), Names(files, {}, ())):
+    for found in misbehaviours(parse_report(text), SanitizerNames(files, {}, ())):
         assert str(found.misbehaved.location) == place
 
 

@@ -20,7 +20,7 @@ from cudaops.executors.cuda.protocol import (
     TimingPolicy,
 )
 from cudaops.executors.cuda.runner.driver import KernelFault
-from cudaops.executors.cuda.runner.memory import Memory, Region
+from cudaops.executors.cuda.runner.memory import Region, TaskMemory
 from cudaops.executors.cuda.runner.server import perform
 from cudaops.executors.cuda.runner.timing import measure
 from cudaops.executors.cuda.runner.watching import LARGE_BYTES, LEAST_APART, Watcher
@@ -256,7 +256,7 @@ def test_one_pair_of_a_block_is_looked_at_where_results_are_large(
     def looks(size_bytes: int, seed: int) -> frozenset[int]:
         region = Region(0, size_bytes, "b", 0, False)
         watch = OutputWatch(folder=str(tmp_path / "large"), seed=seed)
-        return Watcher(gpu, Memory(gpu), watch, {1: region}, 2).looks(8)
+        return Watcher(gpu, TaskMemory(gpu), watch, {1: region}, 2).looks(8)
 
     assert looks(LARGE_BYTES, 1) == frozenset(range(8))
     drawn = [looks(LARGE_BYTES + 1, seed) for seed in range(100)]

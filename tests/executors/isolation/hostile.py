@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.executors.isolation.phases import Confinement, Limits, Phase
+from cudaops.executors.isolation.phases import Confinement, Phase, PhaseLimits
 from cudaops.executors.process import Finished, run_bounded
 
 PHASES: tuple[Phase, ...] = ("compile", "kernel", "program", "gpu")
@@ -239,7 +239,7 @@ def ran(
     folder: Path,
     *words: str,
     timeout_s: float = 120.0,
-    limits: Limits | None = None,
+    limits: PhaseLimits | None = None,
     max_output_bytes: int = 1 << 20,
 ) -> Finished:
     folder.mkdir(exist_ok=True)

@@ -15,11 +15,11 @@ import pytest
 from cudaops.domain.judgement import IsolationLevel
 from cudaops.executors.isolation import credentials
 from cudaops.executors.isolation.level import level_of, probe
-from cudaops.executors.isolation.phases import Confinement, Limits, Phase, limits_of
+from cudaops.executors.isolation.phases import Confinement, Phase, PhaseLimits, limits_of
 from cudaops.executors.process import python_path, run_bounded
 from tests.executors.isolation.hostile import LEVELS, PHASES, outcomes, ran
 
-SMALL = Limits(
+SMALL = PhaseLimits(
     file_bytes=8 << 20, disk_bytes=64 << 20, disk_entries=500, tasks=40, share_of_memory=0.02
 )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.executors.isolation import view as views
-from cudaops.executors.isolation.view import HINT, View, hint_for, named_above, told_of_files
+from cudaops.executors.isolation.view import HINT, ProgramView, hint_for, named_above, told_of_files
 
 
 @pytest.fixture
@@ -26,12 +26,12 @@ def folder(tmp_path: Path) -> Path:
     return made
 
 
-def names(view: View) -> set[str]:
+def names(view: ProgramView) -> set[str]:
     return {str(p.relative_to(view.root)) for p in view.root.rglob("*")}
 
 
 def test_what_is_there_and_what_is_not(folder: Path) -> None:
-    with View(folder, (), (folder / "cache",)) as view:
+    with ProgramView(folder, (), (folder / "cache",)) as view:
         assert names(view) == {"data", "data/large.bin", "elsewhere", "small.txt"}
         assert view.reads == [folder / "data" / "large.bin"]
         assert not view.left_out
@@ -46,7 +46,7 @@ def test_what_arguments_name(folder: Path, tmp_path: Path) -> None:
     absolute = tmp_path / "absolute.bin"
     absolute.write_bytes(b"1")
     argv = ("../shared.txt", f"--input={absolute}", "512", ".env", "../work/.env", "/", "..")
-    with View(folder, argv) as view:
+    with ProgramView(folder, argv) as view:
         assert view.folder == view.root / "work"
         assert (view.folder / ".." / "shared.txt").read_text("utf-8") == "shared"
         assert absolute in view.reads
@@ -62,7 +62,7 @@ def test_a_link_out_of_the_folder_stays_honest(folder: Path, tmp_path: Path) -> 
     (folder / "round").symlink_to(folder)
     (folder / "good").symlink_to(tmp_path / "project" / "shared.txt")
     os.mkfifo(folder / "pipe")
-    with View(folder, ()) as view:
+    with ProgramView(folder, ()) as view:
         assert (view.folder / "good").read_text("utf-8") == "shared"
         for name in ("key", "env", "pipe"):
             assert not (view.folder / name).exists()
@@ -74,7 +74,7 @@ def test_it_is_bounded_and_says_what_is_missing(folder: Path, tmp_path: Path) ->
     many.mkdir()
     for number in range(views.MOST_ENTRIES):
         (many / f"{number:05d}").touch()
-    with View(folder, ()) as view:
+    with ProgramView(folder, ()) as view:
         assert (view.folder / "small.txt").is_file()
         assert len(names(view)) <= views.MOST_ENTRIES
         assert f"a_many/{views.MOST_ENTRIES - 1:05d}" in view.left_out
@@ -97,7 +97,7 @@ def test_a_text_names_what_lies_above_it_in_its_checkout(tmp_path: Path) -> None
     assert named_above(texts, source) == ()
     (tmp_path / "kept" / ".git").mkdir()
     assert named_above(texts, source) == ("../data/in.txt",)
-    with View(source, named_above(texts, source)) as view:
+    with ProgramView(source, named_above(texts, source)) as view:
         assert (view.folder / "../data/in.txt").read_text() == "1 2 3"
 
 

@@ -1,11 +1,10 @@
-"""What stands on the device before every launch of a task, whichever side it is of.
+"""State of the device before every launch of a task, for baseline and candidate alike.
 
-The buffers between guard bands, a copy of each that it is restored from, memory to write over the
-L2 with, and what is known of the device's own times. A search has hundreds of tasks over the same
-buffers: `Kept` lets their state stay for the next. Nothing is accepted on what is timed there, and
-still it must be what was captured: it goes at once when any task fails, a broken guard band among
-the failures, and after each task the copies, between guard bands of their own, are compared with
-their files at some places.
+Buffers between guard bands, a copy of each to restore it from, memory to flush the L2 with, and the
+device's own times. A search has hundreds of tasks over the same buffers: `StateCache` keeps their
+state for the next. Nothing is accepted on times from such a task, but its inputs must be the
+captured ones. So the state is dropped when any task fails, a broken guard band included, and after
+each task the copies, in guard bands of their own, are compared with their files at some places.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from pathlib import Path
 from cudaops.domain.base import Dim3
 from cudaops.executors.cuda.protocol import Buffer
 from cudaops.executors.cuda.runner.driver import Driver, KernelFault
-from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
+from cudaops.executors.cuda.runner.memory import Region, Restorable, TaskMemory
 from cudaops.executors.cuda.runner.replay import allocate, content_of, moved
 
 WARP = 32
@@ -40,7 +39,7 @@ class DeviceState:
     """Everything stays allocated until its memory is given back."""
 
     def __init__(
-        self, driver: Driver, memory: Memory, buffers: Sequence[Buffer], *, guards: bool = False
+        self, driver: Driver, memory: TaskMemory, buffers: Sequence[Buffer], *, guards: bool = False
     ) -> None:
         """`guards`: around the copies too. Those are made by `hold`."""
         self.driver = driver
@@ -129,7 +128,7 @@ class DeviceState:
 _Key = tuple[tuple[Buffer, ...], tuple[tuple[int, ...], ...]]
 
 
-class Kept:
+class StateCache:
     """Grounds that stay from task to task, at most `KEPT_SHARE` of the device's memory together.
     The one unused for longest goes first."""
 
@@ -176,7 +175,7 @@ class Kept:
         self._shrink(max(0, self._most - wanted))
         if wanted > self._driver.free_bytes():
             self.drop()
-        memory = Memory(self._driver)
+        memory = TaskMemory(self._driver)
         try:
             return DeviceState(self._driver, memory, buffers, guards=True)
         except BaseException:

@@ -25,7 +25,7 @@ from functools import partial
 from typing import NamedTuple
 
 from cudaops.executors.cuda.protocol import TimingPolicy
-from cudaops.executors.cuda.runner.sampling import LEAST_FILLS_BEFORE_MANY, Bench, Clock
+from cudaops.executors.cuda.runner.sampling import LEAST_FILLS_BEFORE_MANY, Clock, Sampler
 
 LEAST_N, MOST_N = 4, 64
 ROUNDS = 5
@@ -92,7 +92,7 @@ class HostTimes:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: Sampler,
         policy: TimingPolicy,
         launch_us: Sequence[float],
         clock: Clock,

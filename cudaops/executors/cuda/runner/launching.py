@@ -20,7 +20,7 @@ from cudaops.executors.cuda.runner.driver import (
     launching_fault,
     running_fault,
 )
-from cudaops.executors.cuda.runner.memory import Content, Memory, Region, Restorable
+from cudaops.executors.cuda.runner.memory import Content, Region, Restorable, TaskMemory
 
 MAX_BLOCK = (1024, 1024, 64)
 MAX_BLOCK_THREADS = 1024
@@ -52,7 +52,7 @@ class LoadedSide:
         """What the program's variables hold, with addresses in them as they are here."""
         self.module = _loaded(driver, Path(side.module))
 
-    def prepare(self, memory: Memory, buffers: Mapping[int, Region], *, guards: bool) -> None:
+    def prepare(self, memory: TaskMemory, buffers: Mapping[int, Region], *, guards: bool) -> None:
         """Allocate scratch memory and pack every parameter.
 
         Raises KernelFault where a launch is one that no device takes.
@@ -98,13 +98,13 @@ class LoadedSide:
             raise Refusal(f"variable {symbol} has {found} bytes instead of {size_bytes}", REBUILD)
         return address, found
 
-    def set_globals(self, memory: Memory) -> None:
+    def set_globals(self, memory: TaskMemory) -> None:
         """Write the captured contents into the program's variables."""
         for given in self.globals:
             address, size = self.variable(given.symbol, given.size_bytes)
             memory.fill_in(address, size, Content(file=Path(given.file)))
 
-    def restorables(self, memory: Memory) -> list[Restorable]:
+    def restorables(self, memory: TaskMemory) -> list[Restorable]:
         """What of this side is given back before every sample: scratch memory and variables."""
         found = [
             Restorable(

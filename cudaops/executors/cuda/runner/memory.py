@@ -56,7 +56,7 @@ class Content(NamedTuple):
     fill: int = 0
 
 
-class Memory:
+class TaskMemory:
     """Everything that one task allocates; gives it all back at the end.
 
     Raises Refusal where a file is not what the task says, DriverError as the driver does.
@@ -77,7 +77,7 @@ class Memory:
         self.without_copy: list[str] = []
         """What is restored from the host because the device had no room for a copy of it."""
 
-    def __enter__(self) -> Memory:
+    def __enter__(self) -> TaskMemory:
         return self
 
     def __exit__(
@@ -177,13 +177,13 @@ class Memory:
                 self._driver.read_into(address + offset, host[:step])
                 yield offset, host[:step]
 
-    def _passage(self, size_bytes: int, chunks: int | None = None) -> Passage:
+    def _passage(self, size_bytes: int, chunks: int | None = None) -> StagingMemory:
         """What so many bytes go through between host and device, at most `chunks` at a time."""
         if size_bytes > CHUNK_BYTES:
-            return Passage.wide(self._driver, chunks or len(_spans(size_bytes)))
-        if len(Memory._small) < size_bytes:
-            Memory._small = bytearray(size_bytes)
-        return Passage([memoryview(Memory._small)])
+            return StagingMemory.wide(self._driver, chunks or len(_spans(size_bytes)))
+        if len(TaskMemory._small) < size_bytes:
+            TaskMemory._small = bytearray(size_bytes)
+        return StagingMemory([memoryview(TaskMemory._small)])
 
     def broken_guard(self) -> str | None:
         """One line about the first guard band that was written to; None where all are whole."""
@@ -200,7 +200,7 @@ class Memory:
         return None
 
 
-class Passage:
+class StagingMemory:
     """Memory of the host for several chunks: threads read, write or compare some of them while one
     is copied to or from the device."""
 
@@ -215,7 +215,7 @@ class Passage:
         """What a thread still does with each of them."""
 
     @classmethod
-    def wide(cls, driver: Driver, chunks: int) -> Passage:
+    def wide(cls, driver: Driver, chunks: int) -> StagingMemory:
         """One of page-locked memory, for no more than so many chunks at a time."""
         threads = min(MOST_THREADS, len(os.sched_getaffinity(0)), chunks)
         slots = [
@@ -224,14 +224,14 @@ class Passage:
         ]
         return cls(slots, threads)
 
-    def __enter__(self) -> Passage:
+    def __enter__(self) -> StagingMemory:
         return self
 
     def __exit__(self, *_: object) -> None:
         """Nobody is at any chunk any more: its memory may serve others."""
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
-            Passage._locked += self.slots
+            StagingMemory._locked += self.slots
             self._pool = None
 
     def filled(
@@ -282,7 +282,7 @@ class Restorable:
     def __init__(
         self,
         driver: Driver,
-        memory: Memory,
+        memory: TaskMemory,
         address: int,
         size_bytes: int,
         shown: str,

@@ -28,7 +28,7 @@ from cudaops.executors.cuda.protocol import (
 )
 from cudaops.executors.cuda.runner.driver import Driver, KernelFault, Refusal
 from cudaops.executors.cuda.runner.launching import LoadedSide, blamed_on, loaded_side
-from cudaops.executors.cuda.runner.memory import ALIGNMENT, Content, Memory, Region
+from cudaops.executors.cuda.runner.memory import ALIGNMENT, Content, Region, TaskMemory
 from cudaops.executors.cuda.turns import in_turn
 
 PROBE_BYTES = 1 << 20
@@ -37,10 +37,10 @@ WARMED_BYTES = 1 << 30
 over so much memory is long enough for the clocks to rise."""
 
 
-class Stage(NamedTuple):
+class ReplaySide(NamedTuple):
     """A side that is ready to be launched on buffers that hold their contents."""
 
-    memory: Memory
+    memory: TaskMemory
     loaded: LoadedSide
     buffers: dict[int, Region]
     given: tuple[Buffer, ...] = ()
@@ -88,7 +88,7 @@ def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
 def probe(driver: Driver) -> ProbeReply:
     """Allocate, copy there, on the device and back, compare."""
     pattern = os.urandom(PROBE_BYTES)
-    with Memory(driver) as memory:
+    with TaskMemory(driver) as memory:
         here = memory.take("probe", PROBE_BYTES, guards=True)
         there = memory.take("probe", PROBE_BYTES, guards=True)
         driver.write(here.address, pattern)
@@ -105,11 +105,11 @@ def probe(driver: Driver) -> ProbeReply:
 @contextmanager
 def staged(
     driver: Driver, side: Side, buffers: Sequence[Buffer], *, guards: bool
-) -> Iterator[Stage]:
+) -> Iterator[ReplaySide]:
     """Load a side and its buffers; give everything back afterwards, if the context still lives."""
-    with loaded_side(driver, side) as loaded, Memory(driver) as memory:
+    with loaded_side(driver, side) as loaded, TaskMemory(driver) as memory:
         regions = allocate(memory, buffers, guards=guards)
-        stage = Stage(memory, loaded, regions, moved(memory, buffers, regions))
+        stage = ReplaySide(memory, loaded, regions, moved(memory, buffers, regions))
         fill_buffers(stage, stage.given)
         move_variables(memory, loaded, buffers, regions)
         loaded.prepare(memory, stage.buffers, guards=guards)
@@ -118,7 +118,7 @@ def staged(
         yield stage
 
 
-def allocate(memory: Memory, buffers: Sequence[Buffer], *, guards: bool) -> dict[int, Region]:
+def allocate(memory: TaskMemory, buffers: Sequence[Buffer], *, guards: bool) -> dict[int, Region]:
     """Memory for every buffer, by its index."""
     return {
         b.index: memory.take(f"allocation {b.name or b.index}", b.size_bytes, guards=guards)
@@ -127,7 +127,7 @@ def allocate(memory: Memory, buffers: Sequence[Buffer], *, guards: bool) -> dict
 
 
 def moved(
-    memory: Memory, buffers: Sequence[Buffer], regions: Mapping[int, Region]
+    memory: TaskMemory, buffers: Sequence[Buffer], regions: Mapping[int, Region]
 ) -> tuple[Buffer, ...]:
     """The same buffers, with files in which addresses are those of this device."""
     return tuple(
@@ -139,7 +139,7 @@ def moved(
 
 
 def _moved_file(
-    memory: Memory, file: str, buffers: Sequence[Buffer], regions: Mapping[int, Region]
+    memory: TaskMemory, file: str, buffers: Sequence[Buffer], regions: Mapping[int, Region]
 ) -> str:
     def made() -> bytes:
         content = np.fromfile(file, dtype=np.uint8)
@@ -150,7 +150,7 @@ def _moved_file(
 
 
 def move_variables(
-    memory: Memory,
+    memory: TaskMemory,
     loaded: LoadedSide,
     buffers: Sequence[Buffer],
     regions: Mapping[int, Region],
@@ -200,14 +200,16 @@ def content_of(buffer: Buffer) -> Content:
     return Content(fill=buffer.fill or 0)
 
 
-def fill_buffers(stage: Stage, buffers: Sequence[Buffer]) -> None:
+def fill_buffers(stage: ReplaySide, buffers: Sequence[Buffer]) -> None:
     """Let every buffer hold what the task says."""
     for buffer in buffers:
         region = stage.buffers[buffer.index]
         stage.memory.fill_in(region.address, region.size_bytes, content_of(buffer))
 
 
-def save(stage: Stage, launch: RunTask | SeriesLaunch, given: Sequence[Buffer]) -> tuple[int, ...]:
+def save(
+    stage: ReplaySide, launch: RunTask | SeriesLaunch, given: Sequence[Buffer]
+) -> tuple[int, ...]:
     """Write what stands in buffers and variables to files; see `RunReply.unchanged`. `given`: what
     the buffers held."""
     unchanged = []
@@ -233,14 +235,14 @@ def save(stage: Stage, launch: RunTask | SeriesLaunch, given: Sequence[Buffer]) 
     return tuple(unchanged)
 
 
-def _refill_side(stage: Stage) -> None:
+def _refill_side(stage: ReplaySide) -> None:
     for scratch in stage.loaded.side.scratch:
         region = stage.loaded.scratch[scratch.name]
         stage.memory.fill_in(region.address, region.size_bytes, Content(fill=scratch.fill))
     stage.loaded.set_globals(stage.memory)
 
 
-def timed(driver: Driver, stage: Stage, number: int) -> float:
+def timed(driver: Driver, stage: ReplaySide, number: int) -> float:
     """One launch between two events, waited for, so that a fault is the right kernel's."""
     shown = stage.loaded.prepared[number].planned.kernel.shown
     with blamed_on(shown):
@@ -262,7 +264,7 @@ def run_series(driver: Driver, task: SeriesTask) -> RunReply:
     times: list[float] = []
     unchanged: list[tuple[int, ...]] = []
     with loaded_side(driver, task.side) as loaded, contextlib.ExitStack() as places:
-        stage: Stage | None = None
+        stage: ReplaySide | None = None
         standing: int | None = None
         for number, launch in enumerate(task.launches, start=1):
             with _numbered(number, len(task.launches)):
@@ -270,7 +272,7 @@ def run_series(driver: Driver, task: SeriesTask) -> RunReply:
                     if launch.keep_scratch:
                         raise Refusal("no launch before left scratch memory here", "report it")
                     places.close()
-                    memory = places.enter_context(Memory(driver, launch.shift_bytes))
+                    memory = places.enter_context(TaskMemory(driver, launch.shift_bytes))
                     stage = _placed(memory, loaded, launch)
                     standing = launch.shift_bytes
                 given = moved(stage.memory, launch.buffers, stage.buffers)
@@ -291,15 +293,15 @@ def _numbered(number: int, count: int) -> Iterator[None]:
         raise KernelFault(fault.what, text, fault.error, sticky=fault.sticky) from fault
 
 
-def _placed(memory: Memory, loaded: LoadedSide, launch: SeriesLaunch) -> Stage:
+def _placed(memory: TaskMemory, loaded: LoadedSide, launch: SeriesLaunch) -> ReplaySide:
     """Memory for buffers and scratch, and every parameter that points into it."""
     buffers: dict[int, Region] = allocate(memory, launch.buffers, guards=True)
     move_variables(memory, loaded, launch.buffers, buffers)
     loaded.prepare(memory, buffers, guards=True)
-    return Stage(memory, loaded, buffers)
+    return ReplaySide(memory, loaded, buffers)
 
 
-def _fill(stage: Stage, launch: SeriesLaunch, given: Sequence[Buffer]) -> None:
+def _fill(stage: ReplaySide, launch: SeriesLaunch, given: Sequence[Buffer]) -> None:
     fill_buffers(stage, given)
     kept = launch.keep_scratch
     for region in () if kept else stage.loaded.scratch.values():

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Any
 
 from cudaops.executors.cuda.protocol import Buffer, MeasureTask, Regime
-from cudaops.executors.cuda.runner.device_state import DeviceState, Kept, check_copies
+from cudaops.executors.cuda.runner.device_state import DeviceState, StateCache, check_copies
 from cudaops.executors.cuda.runner.driver import (
     Driver,
     DriverError,
@@ -35,7 +35,7 @@ from cudaops.executors.cuda.runner.driver import (
     running_fault,
 )
 from cudaops.executors.cuda.runner.launching import LoadedSide, loaded_side
-from cudaops.executors.cuda.runner.memory import Memory, Region, Restorable
+from cudaops.executors.cuda.runner.memory import Region, Restorable, TaskMemory
 from cudaops.executors.cuda.runner.replay import content_of, move_variables, moved
 
 Clock = Callable[[], float]
@@ -45,8 +45,8 @@ PLANS_BEFORE: dict[Regime, int] = {"cold": 0, "warm": 1}
 
 MOST_FILLS_AHEAD = 64
 LEAST_FILLS_BEFORE_MANY, MOST_FILLS_BEFORE_MANY = 32, 256
-"""Before the many launches of `Bench.host_us`. Least: 128 launches of 10 us each on an H200, whose
-fill takes about 40 us."""
+"""Before the many launches of `Sampler.host_us`. Least: 128 launches of 10 us each on an H200,
+whose fill takes about 40 us."""
 HEAD_START = 1.5
 """The GPU is kept busy for this multiple of the time in which the host queues a sample. Chosen:
 a start of exactly that time would make every second sample wait for the host."""
@@ -61,7 +61,7 @@ class Side:
         """Its scratch memory and its variables."""
 
 
-class Bench:
+class Sampler:
     """Takes samples. Everything stays allocated until it is left.
 
     The L2 is written before the warm sample's restoring too: that work keeps the GPU busy while
@@ -71,7 +71,7 @@ class Bench:
     def __init__(
         self,
         state: DeviceState,
-        memory: Memory,
+        memory: TaskMemory,
         sides: Sequence[LoadedSide],
         clock: Clock,
         alternatives: Sequence[Sequence[Buffer]] = (),
@@ -343,20 +343,22 @@ class Bench:
 
 
 @contextmanager
-def bench(driver: Driver, task: MeasureTask, clock: Clock, kept: Kept | None) -> Iterator[Bench]:
+def bench(
+    driver: Driver, task: MeasureTask, clock: Clock, kept: StateCache | None
+) -> Iterator[Sampler]:
     """Load the task's sides and buffers; give everything back, if the context still lives, but what
     is to be kept."""
     with ExitStack() as stack:
         loaded = [stack.enter_context(loaded_side(driver, side)) for side in task.sides]
         if kept is not None and task.keep:
             state = stack.enter_context(kept.state(task.buffers))
-            memory = stack.enter_context(Memory(driver))
+            memory = stack.enter_context(TaskMemory(driver))
         else:
-            memory = stack.enter_context(Memory(driver))
+            memory = stack.enter_context(TaskMemory(driver))
             state = DeviceState(driver, memory, task.buffers)
         alternatives = task.watch.alternatives if task.watch else ()
         ranking = task.policy.settled_pct is not None
-        ready = Bench(state, memory, loaded, clock, alternatives, ranking=ranking)
+        ready = Sampler(state, memory, loaded, clock, alternatives, ranking=ranking)
         stack.callback(ready.drop_graphs)
         yield ready
         if state.memory is not memory:
@@ -365,7 +367,7 @@ def bench(driver: Driver, task: MeasureTask, clock: Clock, kept: Kept | None) ->
 
 def _given(
     driver: Driver,
-    memory: Memory,
+    memory: TaskMemory,
     buffers: Sequence[Buffer],
     regions: dict[int, Region],
     captured: dict[int, Buffer],

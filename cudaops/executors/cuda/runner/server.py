@@ -21,7 +21,7 @@ from cudaops.executors.cuda.protocol import (
     Task,
 )
 from cudaops.executors.cuda.runner import replay
-from cudaops.executors.cuda.runner.device_state import Kept
+from cudaops.executors.cuda.runner.device_state import StateCache
 from cudaops.executors.cuda.runner.driver import (
     NO_ROOM,
     Driver,
@@ -35,11 +35,11 @@ from cudaops.executors.cuda.runner.tracing import KernelTimes
 
 
 def perform(
-    driver: Driver, task: Task, activity: KernelTimes | None = None, kept: Kept | None = None
+    driver: Driver, task: Task, activity: KernelTimes | None = None, kept: StateCache | None = None
 ) -> Reply:
     """Do a task. Whatever goes wrong is in the reply. `kept`: what earlier tasks left there, and
     what later ones shall find; None: nothing is left."""
-    held = kept or Kept(driver)
+    held = kept or StateCache(driver)
     try:
         return _with_room(driver, task, activity, held)
     except KernelFault as fault:
@@ -62,7 +62,7 @@ def serve(
     driver: Driver, tasks: BinaryIO, replies: BinaryIO, activity: KernelTimes | None = None
 ) -> None:
     """Answer tasks, one JSON object a line, until they end or the context is lost."""
-    kept = Kept(driver)
+    kept = StateCache(driver)
     for line in tasks:
         reply = answer(driver, line, activity, kept)
         replies.write(encode(reply))
@@ -72,7 +72,7 @@ def serve(
 
 
 def answer(
-    driver: Driver, line: bytes, activity: KernelTimes | None = None, kept: Kept | None = None
+    driver: Driver, line: bytes, activity: KernelTimes | None = None, kept: StateCache | None = None
 ) -> Reply:
     """The reply to a task as it came over the pipe."""
     try:
@@ -94,7 +94,7 @@ def _refused(refusal: Refusal) -> Refused:
     return Refused(problem=refusal.problem, remedy=refusal.remedy, no_room=refusal.no_room)
 
 
-def _with_room(driver: Driver, task: Task, activity: KernelTimes | None, kept: Kept) -> Reply:
+def _with_room(driver: Driver, task: Task, activity: KernelTimes | None, kept: StateCache) -> Reply:
     """Whatever fails, nothing stays of what was kept before; where that had the room which was
     wanted, the task is done again."""
     try:
@@ -113,7 +113,7 @@ def _wants_room(problem: Exception) -> bool:
     return isinstance(problem, DriverError) and problem.name == NO_ROOM
 
 
-def _performed(driver: Driver, task: Task, activity: KernelTimes | None, kept: Kept) -> Reply:
+def _performed(driver: Driver, task: Task, activity: KernelTimes | None, kept: StateCache) -> Reply:
     if isinstance(task, RunTask):
         return replay.run(driver, task)
     if isinstance(task, SeriesTask):

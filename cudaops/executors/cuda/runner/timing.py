@@ -20,13 +20,13 @@ from cudaops.executors.cuda.protocol import (
     SideTimes,
     TimingPolicy,
 )
-from cudaops.executors.cuda.runner.device_state import Kept
+from cudaops.executors.cuda.runner.device_state import StateCache
 from cudaops.executors.cuda.runner.driver import Driver, Refusal
 from cudaops.executors.cuda.runner.host_time import LONG_US, SLOW_US, HostTime, HostTimes
 from cudaops.executors.cuda.runner.sampling import (
     PLANS_BEFORE,
-    Bench,
     Clock,
+    Sampler,
     bench,
 )
 from cudaops.executors.cuda.runner.tracing import (
@@ -39,7 +39,7 @@ from cudaops.executors.cuda.runner.tracing import (
 from cudaops.executors.cuda.runner.watching import (
     LEAST_APART,
     MANY_BEFORE,
-    Result,
+    DistinctResult,
     Watcher,
     keep_positions,
 )
@@ -121,7 +121,7 @@ def measure(
     *,
     activity: KernelTimes | None = None,
     clock: Clock = time.perf_counter,
-    kept: Kept | None = None,
+    kept: StateCache | None = None,
 ) -> MeasureReply:
     """Take the task's times. `kept` takes what the task wants kept. Raises KernelFault, Refusal or
     DriverError."""
@@ -137,7 +137,7 @@ class _Measurement:
 
     def __init__(
         self,
-        ready: Bench,
+        ready: Sampler,
         task: MeasureTask,
         activity: KernelTimes | None,
         clock: Clock,
@@ -346,13 +346,13 @@ class _Measurement:
         apart: list[list[float]],
         *,
         in_graph: bool,
-    ) -> tuple[list[list[float]], list[list[Result | None]]]:
+    ) -> tuple[list[list[float]], list[list[DistinctResult | None]]]:
         """Samples of every side in the order A B B A A B B A ..., `first` being A; their results.
 
         Launches on other inputs stand between pairs, by chance; their times go to `apart`.
         """
         found: list[list[float]] = [[] for _ in self.sides]
-        seen: list[list[Result | None]] = [[] for _ in self.sides]
+        seen: list[list[DistinctResult | None]] = [[] for _ in self.sides]
         order = [*self.sides][first:] + [*self.sides][:first]
         pairs = self._samples_a_block(regime)
         looks = self.watcher.looks(pairs) if self.watcher else frozenset()
@@ -400,7 +400,7 @@ class _Measurement:
         """Seconds of looking at results, which are no part of the time allowed for samples."""
         return self.watcher.seconds if self.watcher else 0.0
 
-    def _result(self, side: int, launches: int, *, looking: bool) -> Result | None:
+    def _result(self, side: int, launches: int, *, looking: bool) -> DistinctResult | None:
         """What a sample left; None where nobody looks, or nobody can say what would be right."""
         if self.watcher is None:
             return None
@@ -561,12 +561,12 @@ def _paired(seen: Sequence[SeenKernels]) -> list[tuple[float, ...]]:
     return [tuple(row[side] for row in rows) for side in range(len(seen))]
 
 
-def _watcher(ready: Bench, watch: OutputWatch | None, sides: int) -> Watcher | None:
+def _watcher(ready: Sampler, watch: OutputWatch | None, sides: int) -> Watcher | None:
     if watch is None:
         return None
     return Watcher(ready.driver, ready.memory, watch, ready.written, sides, ready.clock)
 
 
-def _discard_sample(ready: Bench, side: int, regime: Regime, *, preceded: bool) -> None:
+def _discard_sample(ready: Sampler, side: int, regime: Regime, *, preceded: bool) -> None:
     """A sample that is taken for what a tracer sees of it."""
     ready.sample(side, regime, preceded=preceded)

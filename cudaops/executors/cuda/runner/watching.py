@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cudaops.executors.cuda.protocol import OutputWatch, Regime, SideOutputs, TimedResult
 from cudaops.executors.cuda.runner.driver import Driver
-from cudaops.executors.cuda.runner.memory import Memory, Region
+from cudaops.executors.cuda.runner.memory import Region, TaskMemory
 
 LARGE_BYTES = 4 * 1024**2
 """A side that writes more than this a sample is looked at in some samples only. Chosen: to read and
@@ -36,7 +36,7 @@ FEW_BEFORE, MANY_BEFORE = range(1, 3), range(3, 9)
 one has few, one has many and two have none, in an order of their own."""
 
 
-class Result:
+class DistinctResult:
     """A distinct result: where it is kept, and which samples ended with it."""
 
     def __init__(self, files: Mapping[int, Path]) -> None:
@@ -72,7 +72,7 @@ class Watcher:
     def __init__(
         self,
         driver: Driver,
-        memory: Memory,
+        memory: TaskMemory,
         watch: OutputWatch,
         written: Mapping[int, Region],
         sides: int,
@@ -91,7 +91,7 @@ class Watcher:
         self._bytes = sum(region.size_bytes for region in written.values())
         room = KEPT_BYTES // (max(1, self._bytes) * len(self._sets) * max(1, sides))
         self._most = max(LEAST_KEPT, min(watch.most_kept, room))
-        self._results: dict[tuple[int, int], list[Result]] = {
+        self._results: dict[tuple[int, int], list[DistinctResult]] = {
             (side, inputs): [] for side in range(sides) for inputs in self._sets
         }
         self._unmatched = dict.fromkeys(self._results, 0)
@@ -139,7 +139,7 @@ class Watcher:
         """A sample was taken."""
         self._taken[side] += 1
 
-    def look(self, side: int, inputs: int) -> Result | None:
+    def look(self, side: int, inputs: int) -> DistinctResult | None:
         """Read what the side's last launch left; the result it is, None where it is not kept."""
         started = self._clock()
         try:
@@ -163,7 +163,7 @@ class Watcher:
             for side in range(len(self._taken))
         )
 
-    def _looked_at(self, side: int, inputs: int) -> Result | None:
+    def _looked_at(self, side: int, inputs: int) -> DistinctResult | None:
         self._looked[side] += 1
         known = self._results[side, inputs]
         same = self._same(known)
@@ -183,7 +183,7 @@ class Watcher:
         known[place : place + 1] = [result]
         return result
 
-    def _same(self, known: Sequence[Result]) -> Result | None:
+    def _same(self, known: Sequence[DistinctResult]) -> DistinctResult | None:
         alive = list(known)
         for index, region in self._written.items():
             if not alive:
@@ -194,7 +194,7 @@ class Watcher:
                     return None
         return alive[0] if alive else None
 
-    def _replaced(self, known: Sequence[Result], unmatched: int) -> int | None:
+    def _replaced(self, known: Sequence[DistinctResult], unmatched: int) -> int | None:
         """Place of one that makes room: any that was seen once, so that each has the same chance
         to be kept however many come. What was seen again is not given up for it."""
         once = [place for place, one in enumerate(known) if one.sightings == 1]
@@ -202,14 +202,14 @@ class Watcher:
             return None
         return self.draw.choice(once)
 
-    def _saved(self, name: str) -> Result:
+    def _saved(self, name: str) -> DistinctResult:
         files = {index: self._folder / f"{name}_{index}.bin" for index in self._written}
         for index, region in self._written.items():
             self._memory.save(region.address, region.size_bytes, files[index])
-        return Result(files)
+        return DistinctResult(files)
 
 
-def keep_positions(regime: Regime, first: int, found: Sequence[Result | None]) -> None:
+def keep_positions(regime: Regime, first: int, found: Sequence[DistinctResult | None]) -> None:
     """The samples of a block that counts stand from `first` on among those of its regime."""
     for position, result in enumerate(found, start=first):
         if result is not None and result.kept:

@@ -20,7 +20,7 @@ from cudaops.executors.cuda.program import gpu_environment
 from cudaops.executors.cuda.session import settle_gpu_level
 from cudaops.executors.isolation.level import level_of
 from cudaops.executors.isolation.phases import Phase
-from cudaops.executors.isolation.view import View, hint_for
+from cudaops.executors.isolation.view import ProgramView, hint_for
 from cudaops.executors.process import Finished, last_words
 from cudaops.executors.untrusted_files import UntrustedFileError, read_untrusted, remove
 from cudaops.problem.reference import Interpreter
@@ -33,7 +33,7 @@ STARTING_S = 60.0
 torch 2.11 took 4 s on two cores with warm files, and a cold disk may take ten times as long."""
 
 
-class Buffer(Record):
+class TensorBuffer(Record):
     """Memory that a launch is given."""
 
     bytes: int
@@ -51,7 +51,7 @@ class TritonLaunch(Record):
     """By parameter: `{"buffer": n, "offset": bytes, "element": ...}`, `{"value": ...}` or
     `{"dtype": ...}`."""
     options: dict[str, int | float | str | bool | None]
-    buffers: tuple[Buffer, ...] = ()
+    buffers: tuple[TensorBuffer, ...] = ()
     problem: str = ""
     """Argument that is not captured; empty where all are."""
     launches: int
@@ -112,7 +112,7 @@ class Host(NamedTuple):
 
         Raises InputError, one line, where it does not run to its end.
         """
-        with View(script.parent, (script.name, *argv), self.hidden) as view:
+        with ProgramView(script.parent, (script.name, *argv), self.hidden) as view:
             here = view.folder / script.name
             if text is not None:
                 here.unlink()

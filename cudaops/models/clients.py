@@ -106,7 +106,7 @@ def build_model(name: ModelName, access: ModelAccess) -> BaseChatModel:
 
         return ScriptedModel.from_file(Path(name.model))
     if name.provider == "host":
-        from cudaops.models.host import sampling_model_of_host
+        from cudaops.models.mcp_sampling import sampling_model_of_host
 
         return sampling_model_of_host(name)
     if name.provider == "nvidia":

@@ -35,11 +35,11 @@ from cudaops.executors.capture.report import (
     recorded,
     unseen,
 )
-from cudaops.executors.capture.workloads import NotCaptured, Source, WorkloadReader
+from cudaops.executors.capture.workloads import CaptureFiles, NotCaptured, WorkloadReader
 from cudaops.executors.cpu.report import (
     MOST_MESSAGE,
-    Names,
-    Report,
+    CheckerReport,
+    ReportNames,
     bad_report,
     find_warnings,
 )
@@ -75,7 +75,7 @@ class Child(NamedTuple):
 
     executable: Path
     done: Finished
-    report: Report
+    report: CheckerReport
     unopened: str = ""
     """What to tell of files that it could not open; empty: nothing."""
 
@@ -106,13 +106,13 @@ def file_system(folder: Path) -> str:
     return next((mounts[one] for one in (folder, *folder.parents) if one in mounts), "")
 
 
-def author_names(program: Program) -> Names:
+def author_names(program: Program) -> ReportNames:
     """What the program's author calls the parameters of his kernels."""
     parameters = {k.name: tuple(p.name for p in k.parameters) for k in program.kernels}
-    return Names(tuple(f.path for f in program.files), parameters, {})
+    return ReportNames(tuple(f.path for f in program.files), parameters, {})
 
 
-class Recording:
+class ProgramRecording:
     """Captures one program."""
 
     def __init__(
@@ -127,7 +127,7 @@ class Recording:
     ) -> None:
         """`warm_ups`: whether launches outside of what the program times count. `most_bytes`:
         contents of one kernel's launches that are kept; `remedy`: how the user raises it;
-        `has_textures`: see `Source`."""
+        `has_textures`: see `CaptureFiles`."""
         self.has_textures = has_textures
         self.program = program
         self.record = record
@@ -184,7 +184,7 @@ class Recording:
         if (fault := self._host_pointer(ran.report, target, found)) is not None:
             return fault
         executable = None if self.program.application else ran.executable
-        source = Source(executable, blobs, 2 * room, self.has_textures)
+        source = CaptureFiles(executable, blobs, 2 * room, self.has_textures)
         passed_over: list[str] = []
         while True:
             known = self.program.kernel(target)
@@ -226,7 +226,7 @@ class Recording:
         return tuple(one.placed for one in warnings if one.what == "out_of_bounds")
 
     def _behind(
-        self, target: str, counts: tuple[LaunchCount, ...], report: Report
+        self, target: str, counts: tuple[LaunchCount, ...], report: CheckerReport
     ) -> tuple[str, list[Configuration]] | None:
         """The next kernel that can be replaced, in the order of their time, with what was recorded
         of it."""
@@ -239,7 +239,7 @@ class Recording:
         return None
 
     def _recorded_launches(
-        self, report: Report, source: Source, folder: Path
+        self, report: CheckerReport, source: CaptureFiles, folder: Path
     ) -> tuple[RecordedLaunch, ...]:
         found: list[tuple[int, RecordedLaunch]] = []
         for kernel in {k.name: k for k in self.program.kernels}.values():
@@ -258,7 +258,7 @@ class Recording:
         return tuple(dict.fromkeys(k.name for k in named))
 
     def _target(
-        self, kernel: str | None, counts: tuple[LaunchCount, ...], report: Report, said: str
+        self, kernel: str | None, counts: tuple[LaunchCount, ...], report: CheckerReport, said: str
     ) -> str | Misbehaved:
         launched = [c.kernel for c in counts]
         if self.program.application is not None:
@@ -311,7 +311,7 @@ class Recording:
         return f"the program launches {launched[0]}, which its files do not define"
 
     def _host_pointer(
-        self, report: Report, kernel: str, found: list[Configuration]
+        self, report: CheckerReport, kernel: str, found: list[Configuration]
     ) -> Misbehaved | None:
         for configuration in found:
             position = host_pointer(report, configuration.number)
@@ -329,7 +329,7 @@ def launched_here(program: Program, launched: Sequence[str]) -> list[str]:
 
 
 def _require_seen(
-    kernel: str | None, launched: Sequence[str], report: Report, program: Program
+    kernel: str | None, launched: Sequence[str], report: CheckerReport, program: Program
 ) -> None:
     """Of a program that was watched at the driver: raise InputError where it launched nothing that
     could be recorded."""
