@@ -437,7 +437,9 @@ class Sharing:
                     continue
                 if inside is not None and inside == self._loop_of(read):
                     continue
-                if store.space != "shared" and not _is_own(store, read):
+                # What other threads store there the author's thread races with, wherever it reads;
+                # one lane that reads alone sees what its team stored, like that thread.
+                if store.space != "shared" and not alone and not _is_own(store, read):
                     raise NotUnderstood(f"{read.array}, which other threads may store to")
                 found.add(store.array)
         return frozenset(found)
