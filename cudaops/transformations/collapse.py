@@ -212,9 +212,9 @@ def _joined(pair: _Pair, both: s.Name, width: Any) -> Callable[[Any], Any]:
                 match x:
                     case s.Name(text) if text == outer:
                         return both
-                    case s.Binary("+", other, s.Name(text)) | s.Binary("+", s.Name(text), other) if (
-                        text == outer and in_index and getattr(x, "type", "") == _INT
-                    ):
+                    case s.Binary("+", other, s.Name(text)) | s.Binary(
+                        "+", s.Name(text), other
+                    ) if text == outer and in_index and getattr(x, "type", "") == _INT:
                         scaled = s.Binary("*", other, width, type=_INT)
                         return s.Binary("+", scaled, both, type=_INT)
         return None
@@ -228,4 +228,3 @@ def _joined(pair: _Pair, both: s.Name, width: Any) -> Callable[[Any], Any]:
         return sum_of(node, in_index=False) or node
 
     return change
-

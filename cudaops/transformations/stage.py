@@ -37,7 +37,7 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.predication import without_returns
 from cudaops.transformations.shared_memory import room_for, threads_of
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import changed
+from cudaops.transformations.trees import changed, swapped
 from cudaops.transformations.uniformity import Uniformity
 
 TILES = (256, 128)
@@ -70,7 +70,8 @@ class Stage:
             raise NotUnderstood("no room for a tile in shared memory")
         if any(b.is_divergent for b in draft.facts.barriers):
             raise NotUnderstood("a divergent barrier")
-        body = _around(draft, plan, _tiled(draft, plan, tile))
+        tiled = _tiled(draft, plan, tile)
+        body = _within(plan, tiled) if plan.nested else _around(draft, plan, tiled)
         names = " and ".join(dict.fromkeys(f"`{x}`" for x in plan.arrays))
         step = Step(
             self.name, setting,
@@ -85,6 +86,7 @@ class _Plan:
     """A loop, where it stands, and what of it is staged."""
 
     before: tuple[Any, ...]
+    """The whole kernel's statements for a nested loop."""
     condition: s.Expression | None
     """Under which a thread runs what follows; None for every thread."""
     head: tuple[Any, ...]
@@ -98,6 +100,8 @@ class _Plan:
     """Variables of the loop's body that they are made of."""
     arrays: tuple[str, ...]
     bytes: int
+    nested: bool = False
+    """Within loops and conditions in which the threads of a block do not differ."""
 
 
 def _plan(draft: Draft) -> _Plan:
@@ -116,7 +120,18 @@ def _plan(draft: Draft) -> _Plan:
                 return _of_loop(draft, before, condition, head, node, tail)
             except NotUnderstood as error:
                 why = str(error)
+    together = _uniformity(draft).together
+    for node in s.below(body):
+        if isinstance(node, s.For) and together(body, node):
+            try:
+                return replace(_of_loop(draft, body, None, (), node, ()), nested=True)
+            except NotUnderstood as error:
+                why = str(error)
     raise NotUnderstood(why)
+
+
+def _uniformity(draft: Draft) -> Uniformity:
+    return Uniformity(draft.facts, form=draft.form, constant=_read_only(draft))
 
 
 def _opened(body: tuple[Any, ...]) -> tuple[tuple[Any, ...], s.Expression | None, tuple[Any, ...]]:
@@ -166,7 +181,7 @@ def _range(draft: Draft, loop: s.For) -> tuple[s.Declare, s.Expression]:
     target = step.target if isinstance(step, s.Step | s.Assign) else None
     if not one or target != s.Name(j) or variable.name != j or variable.value is None:
         raise NotUnderstood("a loop whose step is not 1")
-    uniformity = Uniformity(draft.facts)
+    uniformity = _uniformity(draft)
     names = names_in(end) | {j}
     if not (uniformity.same(variable.value) and uniformity.same(end)):
         raise NotUnderstood("a loop bound that differs between threads")
@@ -201,7 +216,7 @@ class _Finder:
 
     def __init__(self, draft: Draft, variable: str, loop: s.For, arrays: frozenset[str]) -> None:
         self._loop, self._arrays = loop, arrays
-        self._uniformity = Uniformity(draft.facts)
+        self._uniformity = _uniformity(draft)
         self._derived: dict[str, s.Declare] = {}
         self._variable = variable
         self._changed = changed_variables(loop.body, draft.form)
@@ -402,6 +417,12 @@ def _around(draft: Draft, plan: _Plan, tiled: tuple[Any, ...]) -> tuple[Any, ...
         *outside, *head, *shared, Raw(f"const bool {some} = __syncthreads_or({active});"),
         s.If(RawExpression(some), (outer,)), *tail,  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def _within(plan: _Plan, tiled: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The loop over tiles in the loop's place; tiles belong to the kernel."""
+    *shared, count, outer = tiled
+    return (*shared, *swapped(plan.before, plan.loop, (count, outer)))
 
 
 def _assigns(node: Any) -> bool:
