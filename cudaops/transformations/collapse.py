@@ -77,7 +77,7 @@ def _pair(node: s.For, form: s.KernelForm) -> _Pair | None:
     if len(between) < len(before) or has_early_exit(inner.body, "continue"):
         return None
     names = {outer.variable, inner.variable, *(x.name for x in between)}
-    if len(names) < 2 + len(between) or names_in(inner.bound) & names:
+    if len(set(map(s.plain_name, names))) < 2 + len(between) or names_in(inner.bound) & names:
         return None
     if names & (changed_variables(inner.body, form) | declared_in(inner.body)):
         return None
@@ -116,7 +116,7 @@ class _Collapsing:
         asked = (*(n >= 0 for n in counts if n not in self._counts.values()), whole <= _MOST)
         if not self._draft.holds(*asked):
             return node
-        name = self._free(f"{pair.outer.variable}_{pair.inner.variable}")
+        name = self._free("_".join(map(s.plain_name, (pair.outer.variable, pair.inner.variable))))
         self._counts[name] = whole
         self.requires = (*self.requires, *asked)
         return _one(pair, name)

@@ -58,14 +58,22 @@ class Stage:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """Elements of a tile."""
-        found = _plan(draft)
-        room = room_for(draft)
-        return tuple({"tile": n} for n in TILES if n * found.bytes <= room)
+        """Elements of a tile; loops of the kernel's own statements before those in others."""
+        room, offered = room_for(draft), list[Setting]()
+        refused: list[NotUnderstood] = []
+        for where in ({}, {"loop": "inner"}):
+            try:
+                plan = _plan(draft, nested=bool(where))
+                offered += [{"tile": n, **where} for n in TILES if n * plan.bytes <= room]
+            except NotUnderstood as error:
+                refused.append(error)
+        if len(refused) > 1:
+            raise refused[0]
+        return tuple(offered)
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """The first loop of the kernel in which it is worth it."""
-        plan, tile = _plan(draft), int(setting["tile"])
+        plan, tile = _plan(draft, nested="loop" in setting), int(setting["tile"])
         if tile * plan.bytes > room_for(draft):
             raise NotUnderstood("no room for a tile in shared memory")
         if any(b.is_divergent for b in draft.facts.barriers):
@@ -104,13 +112,15 @@ class _Plan:
     """Within loops and conditions in which the threads of a block do not differ."""
 
 
-def _plan(draft: Draft) -> _Plan:
+def _plan(draft: Draft, *, nested: bool) -> _Plan:
     """Raises NotUnderstood where there is no such loop."""
     facts = draft.facts
     if facts.unmodelled or facts.calls:
         raise NotUnderstood(f"what {(*facts.unmodelled, *facts.calls)[0]} does")
     body = draft.form.kernel.body
     body = without_returns(body) if has_return(body) else body
+    if nested:
+        return _of_nested(draft, body)
     before, condition, inner = _opened(body)
     why = "no loop with a block-uniform range"
     for at, node in enumerate(inner):
@@ -120,13 +130,20 @@ def _plan(draft: Draft) -> _Plan:
                 return _of_loop(draft, before, condition, head, node, tail)
             except NotUnderstood as error:
                 why = str(error)
+    raise NotUnderstood(why)
+
+
+def _of_nested(draft: Draft, body: tuple[Any, ...]) -> _Plan:
+    """The first loop in a loop in which no thread of a block is ahead of another."""
     together = _uniformity(draft).together
-    for node in s.below(body):
-        if isinstance(node, s.For) and together(body, node):
-            try:
-                return replace(_of_loop(draft, body, None, (), node, ()), nested=True)
-            except NotUnderstood as error:
-                why = str(error)
+    why = "no loop that all threads of a block come to"
+    for outer in s.below(body):
+        for node in s.below(outer.body) if isinstance(outer, s.For) else ():
+            if isinstance(node, s.For) and together(body, node):
+                try:
+                    return replace(_of_loop(draft, body, None, (), node, ()), nested=True)
+                except NotUnderstood as error:
+                    why = str(error)
     raise NotUnderstood(why)
 
 

@@ -39,7 +39,8 @@ class Uniformity:
         self._loaded: set[str] = set()
         body = form.kernel.body
         declares = Counter(x.name for x in s.below(body) if isinstance(x, s.Declare | s.Refer))
-        once = {name for name, n in declares.items() if n == 1}
+        alike = {n for n, depends in self._variables.items() if not varies_in_block(depends)}
+        once = {name for name, n in declares.items() if n == 1} & alike
         kept = once - changed_variables(body, form)
         plain = [
             x for x in s.below(body)
@@ -87,6 +88,8 @@ class Uniformity:
         return False
 
     def _is_same(self, node: Any) -> bool:
+        if getattr(node, "is_volatile", False):
+            return False
         match node:
             case s.Name(text):
                 if text in self._loaded:
