@@ -38,7 +38,8 @@ class Cooperate:
 
     Legal because all lanes of a team hold the same values: they start with one thread's indices and
     go through its text alike, and after a shared loop each gets the same sums. What they read may
-    be stored to by no other thread (`lanes.Sharing`), except in shared memory between barriers.
+    be stored to by no other thread (`lanes.Sharing`), except in shared memory between barriers and
+    where one lane reads alone, for what the whole team stored.
     """
 
     name = "cooperate"

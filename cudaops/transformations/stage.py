@@ -47,7 +47,13 @@ _MOST_BYTES = 16
 
 
 class Stage:
-    """Tiles in shared memory for loops that a block's threads run alike."""
+    """Tiles in shared memory for loops that a block's threads run alike, also within loops in which
+    no thread of the block is ahead of another.
+
+    Legal because every thread of the block comes to the new barriers: around the loop are only
+    conditions and ranges that are the same for the block, from parameters, block indices and memory
+    that the kernel only reads.
+    """
 
     name = "stage"
     title = "shared-memory tile"
