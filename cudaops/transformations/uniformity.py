@@ -31,12 +31,13 @@ class Uniformity:
         self._parameters = {p.name for p in facts.parameters}
         self._arrays = frozenset(arrays)
         self._constant = frozenset(constant)
-        self._loaded = set() if form is None else self._same_loads(form)
-        """Variables that hold what all threads load alike, or count to it."""
-
-    def _same_loads(self, form: s.KernelForm) -> set[str]:
-        """Set once, or by a loop's head alone; each from what is found to be the same first."""
         self._loaded: set[str] = set()
+        """Variables that hold what all threads load alike, or count to it."""
+        if form is not None:
+            self._find_loaded(form)
+
+    def _find_loaded(self, form: s.KernelForm) -> None:
+        """Set once, or by a loop's head alone; each from what is found to be the same first."""
         body = form.kernel.body
         declares = Counter(x.name for x in s.below(body) if isinstance(x, s.Declare | s.Refer))
         alike = {n for n, depends in self._variables.items() if not varies_in_block(depends)}
@@ -55,7 +56,7 @@ class Uniformity:
                 if loop.variable in once and self.same((loop.start, loop.bound, loop.step))
             }
             if more <= self._loaded:
-                return self._loaded
+                return
             self._loaded |= more
 
     def _with_loops(self, depends: Depends) -> Depends:
