@@ -237,18 +237,19 @@ def may_transform(incumbent: Rewrite | None) -> bool:
 
 def _nothing_found(searched: TransformationSearch) -> str:
     cut = searched.stopped == "seconds"
+    if not searched.tried and cut:
+        return "the time budget ended before a transformation was tried; raise --budget-minutes"
+    why = f"; most frequent reason: {searched.in_the_way}" if searched.in_the_way else ""
     if not searched.tried:
-        if cut:
-            return "the time budget ended before a transformation was tried; raise --budget-minutes"
-        why = f"; most frequent reason: {searched.in_the_way}" if searched.in_the_way else ""
         return f"no recipe and no transformation applies to this kernel{why}"
     count = f"{len(searched.tried)} sequences of transformations"
     count += " within the time budget" if cut else ""
+    why = f"; others do not apply{why}" if why else ""
     if not searched.found:
-        return f"none of {count} makes it faster"
+        return f"none of {count} makes it faster{why}"
     best = searched.found[0]
     factor = searched.baseline_us / best.time_us
-    return f"the best of {count}, {best.rewrite.title}, makes it {factor:.2f}x as fast"
+    return f"the best of {count}, {best.rewrite.title}, makes it {factor:.2f}x as fast{why}"
 
 
 async def _tuned(

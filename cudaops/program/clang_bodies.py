@@ -12,6 +12,7 @@ from clang.cindex import Cursor, CursorKind, StorageClass, TypeKind, conf
 
 from cudaops.domain.workload import Element
 from cudaops.program import syntax as s
+from cudaops.program.analysis.library_calls import TEXTURES
 from cudaops.program.clang_classes import (
     REFERENCES,
     ROOT,
@@ -485,7 +486,10 @@ class Body:
         if is_method and callee is not None and is_member:
             objects = [c for c in callee.get_children() if not _is_type(c)]
             values = (*(self.expression(c) for c in objects[:1]), *values)
-        return s.Call(self._called(target), values)
+        name = self._called(target)
+        if name in TEXTURES and target.result_type.kind == TypeKind.VOID:
+            return s.Unmodelled(f"{name} through a pointer", values)
+        return s.Call(name, values)
 
     def _object_of(self, callee: Cursor | None) -> str:
         """The variable whose method is named; empty for another object."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,8 @@ from cudaops.program.expressions import folded
 from cudaops.program.launch_expression import ONE, LaunchExpression, build, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import conduct
+from cudaops.transformations.collapse import collapsed, has_nest
+from cudaops.transformations.conduct import WARP, conduct
 from cudaops.transformations.draft import Draft, Extents, Step
 from cudaops.transformations.lanes import Sharing, Team, choose, limits
 from cudaops.transformations.splitting import Loops, Split
@@ -31,11 +33,13 @@ BLOCK = 256
 
 class Cooperate:
     """As many lanes as the setting says do what one thread did, and share its loops. Where an
-    iteration looks at what the ones before it have added up, they scan.
+    iteration looks at what the ones before it have added up, they scan. Nested loops that are too
+    short each are made one (`collapse`) and shared whole.
 
     Legal because all lanes of a team hold the same values: they start with one thread's indices and
     go through its text alike, and after a shared loop each gets the same sums. What they read may
-    be stored to by no other thread (`lanes.Sharing`), except in shared memory between barriers.
+    be stored to by no other thread (`lanes.Sharing`), except in shared memory between barriers and
+    where one lane reads alone, for what the whole team stored.
     """
 
     name = "cooperate"
@@ -47,16 +51,25 @@ class Cooperate:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """A warp, a part of one, a block; outer loops before inner ones."""
+        """A warp, a part of one, a block; outer loops before inner ones. Nests as one loop: first
+        where no loop alone is long enough for a warp."""
         conduct(draft).refuse_unknown()
+        found = self._offered(draft)
+        if has_nest(draft):
+            with suppress(NotUnderstood):
+                more = _of_nests(self._offered(collapsed(draft), inner=False))
+                at = len(found) if {"lanes": WARP} in found else 1
+                found[at:at] = more
+        return tuple(found)
+
+    def _offered(self, draft: Draft, *, inner: bool = True) -> list[Setting]:
         loops = Loops(draft, scans=True)
         body = draft.form.kernel.body
         outer = _chosen(draft, loops, 2, inner=False)
         if not outer:
-            return ()
+            return []
         offered: list[Setting] = [{"lanes": n} for n in (32, 8, BLOCK, 4)]
-        inner = _chosen(draft, loops, 2, inner=True)
-        if set(inner) != set(outer):
+        if inner and set(_chosen(draft, loops, 2, inner=True)) != set(outer):
             offered[2:2] = [{"lanes": n, "loops": "inner"} for n in (32, 8)]
         found = []
         for setting in offered:
@@ -67,11 +80,14 @@ class Cooperate:
                     found.append(setting)
             except NotUnderstood:
                 continue
-        return tuple(found)
+        return found
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
-        """Conditions are on the block's shape and the number of threads."""
+        """Conditions are on the block's shape, the number of threads, and the bounds of loops that
+        are made one."""
         conduct(draft).refuse_unknown()
+        if setting.get("loops") == "collapsed":
+            draft = collapsed(draft)
         kernel, lanes = draft.form.kernel, int(setting["lanes"])
         loops = Loops(draft, scans=True)
         chosen = _chosen(draft, loops, lanes, inner=setting.get("loops") == "inner")
@@ -101,6 +117,10 @@ class Cooperate:
         if None in made.resolved:
             raise NotUnderstood("a launch configuration that does not allow it")
         return made
+
+
+def _of_nests(settings: Sequence[Setting]) -> list[Setting]:
+    return [{**x, "loops": "collapsed"} for x in settings]
 
 
 def _chosen(draft: Draft, loops: Loops, lanes: int, *, inner: bool) -> dict[int, Split]:

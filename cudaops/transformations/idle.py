@@ -14,7 +14,7 @@ from typing import Any
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import root_of
-from cudaops.program.analysis.library_calls import PURE
+from cudaops.program.analysis.library_calls import MEMORY_READS, PURE
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.functions import FLOATING, computing
@@ -32,7 +32,7 @@ class Idle:
         `depends`: whether something depends on the item."""
         self._form, self._own, self._declares = draft.form, own, declares
         self._depends = depends
-        self._functions = (PURE - {"__ldg"}) | computing(draft)
+        self._functions = (PURE - MEMORY_READS) | computing(draft)
 
     def may_run(self, node: Any, loops: Sequence[s.For], *, is_reached: bool = True) -> bool:
         """Whether it may; `loops`: those around it that the items there are run in any case.

@@ -437,7 +437,10 @@ class Sharing:
                     continue
                 if inside is not None and inside == self._loop_of(read):
                     continue
-                if store.space != "shared" and not _is_own(store, read):
+                # One lane that reads alone sees what its team stored, as the author's thread saw
+                # what it did; with what other threads store there that thread raced too.
+                looks = alone and read.kind == "read"
+                if store.space != "shared" and not looks and not _is_own(store, read):
                     raise NotUnderstood(f"{read.array}, which other threads may store to")
                 found.add(store.array)
         return frozenset(found)

@@ -33,6 +33,7 @@ from cudaops.domain.search import TriedDraft
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import REROUNDING, Setting, Transformation
 from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.in_the_way import in_the_way
 from cudaops.transformations.inline import Inline
 from cudaops.transformations.registry import TRANSFORMATIONS
 
@@ -122,7 +123,7 @@ class Found:
     """Why it ended: `no step gains`, `trials`, `seconds`, `seconds without gain`."""
     trials: int
     in_the_way: str
-    """What most transformations could not be made for."""
+    """See `in_the_way`."""
 
 
 class _Child(NamedTuple):
@@ -230,10 +231,9 @@ class Search:
         if best:
             simpler, shares = self._simplified(best[0], root)
             best = (simpler, *(n for n in best[1:] if n is not simpler))
-        return Found(
-            best, shares, baseline_us, tuple(self._tried), self._stopped or "no step gains",
-            self._trials, next((text for text, _ in self._refused.most_common(1)), ""),
-        )  # fmt: skip
+        why = in_the_way(self._refused, root.subject.kernel)
+        ended = self._stopped or "no step gains"
+        return Found(best, shares, baseline_us, tuple(self._tried), ended, self._trials, why)
 
     def _try_inlined(self, first: Node) -> None:
         """Find out what it brings or costs to have functions' bodies in the kernels."""

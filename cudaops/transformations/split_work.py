@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from cudaops.transformations.blocks import (
     with_extent,
     without_unused,
 )
+from cudaops.transformations.collapse import collapsed, has_nest
 from cudaops.transformations.combining import merged, neutral, starts_neutral
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import limits, shared_loop
@@ -31,7 +33,8 @@ from cudaops.transformations.text import Raw, with_parameters
 
 class SplitWork:
     """One kernel does what leads to a loop and one part of its iterations for every thread; the
-    next one does everything, with the parts' results in place of the loop.
+    next one does everything, with the parts' results in place of the loop. Nested loops are made
+    one (`collapse`) where that gives more parts.
 
     Legal because the first one stores nothing but these results: nothing before the loop may store
     to memory that outlives the block, and the loop itself stores nothing. All that the author's
@@ -48,6 +51,16 @@ class SplitWork:
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Parts that fill the device; the loops from the longest on."""
         free_axis(draft)
+        found = self._offered(draft)
+        if has_nest(draft):
+            with suppress(NotUnderstood):
+                most = max((int(x["parts"]) for x in found), default=1)
+                more = self._offered(collapsed(draft))
+                nest: Setting = {"loops": "collapsed"}
+                found[:0] = [{**x, **nest} for x in more if int(x["parts"]) > most]
+        return tuple(found[:6])
+
+    def _offered(self, draft: Draft) -> list[Setting]:
         offered: list[Setting] = []
         for split in _candidates(draft):
             try:
@@ -57,10 +70,12 @@ class SplitWork:
             parts = part_counts(draft, _trips(draft, split.loop))
             at = _number(draft, split.loop)
             offered += [{"parts": n, "loop": at} for n in parts[:3]]
-        return tuple(offered[:6])
+        return offered
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """The grid's size and the loop's bound are what it is guarded by."""
+        if setting.get("loops") == "collapsed":
+            draft = collapsed(draft)
         parts, kernel = int(setting["parts"]), draft.form.kernel
         split = next(
             (x for x in _candidates(draft) if _number(draft, x.loop) == setting["loop"]), None

@@ -37,7 +37,7 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.predication import without_returns
 from cudaops.transformations.shared_memory import room_for, threads_of
 from cudaops.transformations.text import Raw, RawExpression
-from cudaops.transformations.trees import changed
+from cudaops.transformations.trees import changed, swapped
 from cudaops.transformations.uniformity import Uniformity
 
 TILES = (256, 128)
@@ -47,7 +47,13 @@ _MOST_BYTES = 16
 
 
 class Stage:
-    """Tiles in shared memory for loops that a block's threads run alike."""
+    """Tiles in shared memory for loops that a block's threads run alike, also within loops in which
+    no thread of the block is ahead of another.
+
+    Legal because every thread of the block comes to the new barriers: around the loop are only
+    conditions and ranges that are the same for the block, from parameters, block indices and memory
+    that the kernel only reads.
+    """
 
     name = "stage"
     title = "shared-memory tile"
@@ -58,19 +64,28 @@ class Stage:
     })  # fmt: skip
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
-        """Elements of a tile."""
-        found = _plan(draft)
-        room = room_for(draft)
-        return tuple({"tile": n} for n in TILES if n * found.bytes <= room)
+        """Elements of a tile; loops of the kernel's own statements before those in others."""
+        room, offered = room_for(draft), list[Setting]()
+        refused: list[NotUnderstood] = []
+        for where in ({}, {"loop": "inner"}):
+            try:
+                plan = _plan(draft, nested=bool(where))
+                offered += [{"tile": n, **where} for n in TILES if n * plan.bytes <= room]
+            except NotUnderstood as error:
+                refused.append(error)
+        if len(refused) > 1:
+            raise refused[0]
+        return tuple(offered)
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """The first loop of the kernel in which it is worth it."""
-        plan, tile = _plan(draft), int(setting["tile"])
+        plan, tile = _plan(draft, nested="loop" in setting), int(setting["tile"])
         if tile * plan.bytes > room_for(draft):
             raise NotUnderstood("no room for a tile in shared memory")
         if any(b.is_divergent for b in draft.facts.barriers):
             raise NotUnderstood("a divergent barrier")
-        body = _around(draft, plan, _tiled(draft, plan, tile))
+        tiled = _tiled(draft, plan, tile)
+        body = _within(plan, tiled) if plan.nested else _around(draft, plan, tiled)
         names = " and ".join(dict.fromkeys(f"`{x}`" for x in plan.arrays))
         step = Step(
             self.name, setting,
@@ -85,6 +100,7 @@ class _Plan:
     """A loop, where it stands, and what of it is staged."""
 
     before: tuple[Any, ...]
+    """The whole kernel's statements for a nested loop."""
     condition: s.Expression | None
     """Under which a thread runs what follows; None for every thread."""
     head: tuple[Any, ...]
@@ -98,15 +114,19 @@ class _Plan:
     """Variables of the loop's body that they are made of."""
     arrays: tuple[str, ...]
     bytes: int
+    nested: bool = False
+    """Within loops and conditions in which the threads of a block do not differ."""
 
 
-def _plan(draft: Draft) -> _Plan:
+def _plan(draft: Draft, *, nested: bool) -> _Plan:
     """Raises NotUnderstood where there is no such loop."""
     facts = draft.facts
     if facts.unmodelled or facts.calls:
         raise NotUnderstood(f"what {(*facts.unmodelled, *facts.calls)[0]} does")
     body = draft.form.kernel.body
     body = without_returns(body) if has_return(body) else body
+    if nested:
+        return _of_nested(draft, body)
     before, condition, inner = _opened(body)
     why = "no loop with a block-uniform range"
     for at, node in enumerate(inner):
@@ -117,6 +137,24 @@ def _plan(draft: Draft) -> _Plan:
             except NotUnderstood as error:
                 why = str(error)
     raise NotUnderstood(why)
+
+
+def _of_nested(draft: Draft, body: tuple[Any, ...]) -> _Plan:
+    """The first loop in a loop in which no thread of a block is ahead of another."""
+    together = _uniformity(draft).together
+    why = "no loop that all threads of a block come to"
+    for outer in s.below(body):
+        for node in s.below(outer.body) if isinstance(outer, s.For) else ():
+            if isinstance(node, s.For) and together(body, node):
+                try:
+                    return replace(_of_loop(draft, body, None, (), node, ()), nested=True)
+                except NotUnderstood as error:
+                    why = str(error)
+    raise NotUnderstood(why)
+
+
+def _uniformity(draft: Draft) -> Uniformity:
+    return Uniformity(draft.facts, form=draft.form, constant=_read_only(draft))
 
 
 def _opened(body: tuple[Any, ...]) -> tuple[tuple[Any, ...], s.Expression | None, tuple[Any, ...]]:
@@ -166,7 +204,7 @@ def _range(draft: Draft, loop: s.For) -> tuple[s.Declare, s.Expression]:
     target = step.target if isinstance(step, s.Step | s.Assign) else None
     if not one or target != s.Name(j) or variable.name != j or variable.value is None:
         raise NotUnderstood("a loop whose step is not 1")
-    uniformity = Uniformity(draft.facts)
+    uniformity = _uniformity(draft)
     names = names_in(end) | {j}
     if not (uniformity.same(variable.value) and uniformity.same(end)):
         raise NotUnderstood("a loop bound that differs between threads")
@@ -201,7 +239,7 @@ class _Finder:
 
     def __init__(self, draft: Draft, variable: str, loop: s.For, arrays: frozenset[str]) -> None:
         self._loop, self._arrays = loop, arrays
-        self._uniformity = Uniformity(draft.facts)
+        self._uniformity = _uniformity(draft)
         self._derived: dict[str, s.Declare] = {}
         self._variable = variable
         self._changed = changed_variables(loop.body, draft.form)
@@ -402,6 +440,12 @@ def _around(draft: Draft, plan: _Plan, tiled: tuple[Any, ...]) -> tuple[Any, ...
         *outside, *head, *shared, Raw(f"const bool {some} = __syncthreads_or({active});"),
         s.If(RawExpression(some), (outer,)), *tail,  # type: ignore[arg-type]
     )  # fmt: skip
+
+
+def _within(plan: _Plan, tiled: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The loop over tiles in the loop's place; tiles belong to the kernel."""
+    *shared, count, outer = tiled
+    return (*shared, *swapped(plan.before, plan.loop, (count, outer)))
 
 
 def _assigns(node: Any) -> bool:

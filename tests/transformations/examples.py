@@ -114,7 +114,20 @@ __global__ void row_sums(const float* a, float* y, int rows, int columns) {
     "speculate": Example(_WINDOW, {"x": _floats(256), "y": _floats(256), "n": 250}),
     "specialise": Example(_ROWS, _SUMMED),
     "cooperate": Example(_ROWS, _SUMMED),
-    "split_work": Example(_ROWS, _SUMMED),
+    "split_work": Example(
+        """
+__global__ void kernel(const float* grad, float* bias, int batch, int time, int channels) {
+    int c = blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= channels) return;
+    double sum = 0;
+    for (int b = 0; b < batch; b++)
+        for (int t = 0; t < time; t++)
+            sum += grad[(b * time + t) * channels + c];
+    bias[c] += (float)sum;
+}""",
+        {"grad": _floats(32 * 24 * 64), "bias": _floats(64), "batch": 32, "time": 24,
+         "channels": 64}, (1,),
+    ),
     "shuffle_tree": Example(_TREE, {"a": _floats(256), "y": _floats(4), "n": 250}),
     "coarsen": Example(_SCALE, _SCALED),
     "geometry": Example(_SCALE, _SCALED),

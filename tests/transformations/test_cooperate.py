@@ -421,3 +421,48 @@ def test_a_block_that_votes_counts_each_thread_once(vote: str, case: Callable[..
     made = case(source, arguments, grid=(4,), block=(32,))
     for draft in every_setting(Cooperate(), made).values():
         made.same(draft)
+
+
+SOFTMAX = """
+__global__ void loss(const float* x, const int* target, float* p, float* loss, int n, int m) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) {
+        float* row = p + i * m;
+        float sum = 0;
+        for (int j = 0; j < m; j++) {
+            row[j] = expf(x[i * m + j]);
+            sum += row[j];
+        }
+        for (int j = 0; j < m; j++) row[j] /= sum;
+        loss[i] = -logf(row[target[i]]);
+    }
+}"""
+
+
+def _softmax(source: str, case: Callable[..., Case]) -> Case:
+    x = _floats(40, 45)
+    target = (np.arange(40) * 7 % 45).astype(np.int32)
+    arguments = {"x": x, "target": target, "p": x * 0, "loss": x[:, 0] * 0, "n": 37, "m": 45}
+    return case(source, arguments, grid=(2,), block=(32,))
+
+
+def test_one_lane_alone_looks_anywhere_at_what_its_team_stored(case: Callable[..., Case]) -> None:
+    made = _softmax(SOFTMAX, case)
+    drafts = every_setting(Cooperate(), made)
+    assert len(drafts) >= 3
+    for draft in drafts.values():
+        made.same(draft, tolerance=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("float sum = 0;", "float sum = p[target[i]];"),
+        ("loss[i] =", "float t = row[target[i]]; for (int j = 0; j < m; j++) sum += t; loss[i] ="),
+    ],
+)
+def test_all_lanes_do_not(old: str, new: str, case: Callable[..., Case]) -> None:
+    assert old in SOFTMAX
+    made = _softmax(SOFTMAX.replace(old, new), case)
+    with pytest.raises(NotUnderstood):
+        Cooperate().apply(made.draft, {"lanes": 32})

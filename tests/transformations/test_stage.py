@@ -52,6 +52,24 @@ __global__ void nested(const int* x, const int* y, int* out, int n, int m) {
     }
 }"""
 
+BOXES = """
+struct Body { float m, x, y; };
+__global__ void boxes(const int* box, const Body* bodies, const float* q, float* force, int n) {
+    const int b = blockIdx.x, t = threadIdx.x;
+    if (b >= n) return;
+    const int from = box[b * 6];
+    float sum = 0;
+    for (int k = 0; k < 1 + box[b * 6 + 1]; k++) {
+        const int near = k == 0 ? b : box[b * 6 + 1 + k];
+        const int first = box[near * 6];
+        for (int j = 0; j < SIZE; j++) {
+            const float d = bodies[first + j].x - bodies[from + t].x;
+            sum += q[first + j] * bodies[first + j].m / (d * d + 1) + d * bodies[first + j].y;
+        }
+    }
+    force[b * SIZE + t] = sum;
+}"""
+
 
 @pytest.mark.parametrize("n", [300, 31])
 def test_bodies_and_what_follows_from_them(n: int, case: Callable[..., Case]) -> None:
@@ -119,6 +137,52 @@ def test_a_bound_that_only_some_threads_have(case: Callable[..., Case]) -> None:
     made = case(source, arguments, grid=(2,), block=(32,))
     with pytest.raises(NotUnderstood, match="differs between threads"):
         Stage().apply(made.draft, {"tile": 128})
+
+
+def _boxes(case: Callable[..., Case], old: str = "", new: str = "", size: int = 20) -> Case:
+    """Five boxes with up to four neighbours each, bodies in a list by box."""
+    assert old in BOXES
+    rng = np.random.default_rng(7)
+    box: Any = np.array(
+        [[b * size, b % 5, *((b + i) % 5 for i in range(1, 5))] for b in range(5)], np.int32
+    )
+    arguments = {
+        "box": box, "bodies": rng.random((5 * size, 3)).astype(np.float32),
+        "q": rng.random(5 * size).astype(np.float32), "force": np.zeros(7 * size, np.float32),
+        "n": 5,
+    }  # fmt: skip
+    source = BOXES.replace(old or "SIZE", new or "SIZE", 1).replace("SIZE", str(size))
+    return case(source, arguments, grid=(7,), block=(size,))
+
+
+def test_a_loop_of_boxes_that_a_block_reads_from_memory_alike(case: Callable[..., Case]) -> None:
+    made = _boxes(case)
+    for tile in (256, 128):
+        draft = made.applied(Stage(), {"tile": tile, "loop": "inner"})
+        assert "bodies_tile[slot] = bodies[first + j].x" in draft.text
+        made.same(draft)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("b >= n", "b * 4 + t / 5 >= n * 4"),
+        ("float sum = 0;", "float sum = 0; if (t % 2 == 0)"),
+        ("1 + box[b * 6 + 1]", "1 + box[(b + t) % 5 * 6 + 1]"),
+        ("k == 0 ? b", "k == t ? b"),
+        ("box[near * 6];", "box[(near + t) % 5 * 6];"),
+        ("float d =", "float w = sum > 40 ? 1 : 0; if (w > 0) k++; const float d ="),
+        ("sum += q", "if (sum > 3) break; sum += q"),
+        ("const int first = box[near * 6];", "if (sum > 9) break; const int first = box[near*6];"),
+        ("const int first = box[near * 6];", "int first = box[near * 6]; if (sum > 9) first = 0;"),
+        ("force[b * SIZE + t]", "((int*)box)[3] = 0; force[b * SIZE + t]"),
+        ("const int* box", "const volatile int* box"),
+    ],
+)
+def test_boxes_in_which_threads_differ(old: str, new: str, case: Callable[..., Case]) -> None:
+    made = _boxes(case, old, new)
+    with pytest.raises(NotUnderstood):
+        Stage().apply(made.draft, {"tile": 128, "loop": "inner"})
 
 
 def test_an_output_in_the_same_allocation(case: Callable[..., Case]) -> None:

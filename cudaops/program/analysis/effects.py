@@ -13,6 +13,7 @@ from typing import Any
 from cudaops.program import syntax as s
 from cudaops.program.analysis.library_calls import (
     ATOMICS,
+    MEMORY_READS,
     PURE,
     STORES,
     gives_value,
@@ -361,7 +362,7 @@ def reads_memory(node: Any) -> bool:
     """Whether an expression goes through a pointer or an array."""
     return any(
         isinstance(x, s.Index) or (isinstance(x, s.Unary) and x.operator == "*")
-        or (isinstance(x, s.Call) and x.function == "__ldg")
+        or (isinstance(x, s.Call) and x.function in MEMORY_READS)
         for x in s.below(node)
     )  # fmt: skip
 

@@ -37,7 +37,17 @@ _QUIET = frozenset({
     "meta_group_size", "__nanosleep", "clock", "clock64", "__isShared", "__isGlobal",
 })  # fmt: skip
 EFFECTS = frozenset({"printf", "assert", "__assert_fail", "__trap", "malloc", "free", "memcpy"})
-PURE = frozenset({
+TEXTURES = frozenset(
+    f"tex{shape}" for shape in (
+        "1Dfetch", "1D", "2D", "3D", "1DLod", "2DLod", "3DLod", "1DGrad", "2DGrad", "3DGrad",
+        "1DLayered", "2DLayered", "1DLayeredLod", "2DLayeredLod", "2Dgather", "Cubemap",
+        "CubemapLod", "CubemapLayered",
+    )
+)  # fmt: skip
+"""Reads of a texture that give its element. What the kernel itself stores behind one it may not
+read: CUDA gives no value for that. The overloads that store the element through a pointer are not
+among them (`clang_bodies`)."""
+PURE = TEXTURES | frozenset({
     "abs", "fabs", "fabsf", "sqrt", "sqrtf", "rsqrtf", "rsqrt", "exp", "expf", "exp2", "exp2f",
     "log", "logf", "log2", "log2f", "log10", "log10f", "log1p", "log1pf", "expm1", "expm1f",
     "pow", "powf", "sin", "sinf", "cos", "cosf", "tan", "tanf", "asin", "asinf", "acos",
@@ -81,7 +91,10 @@ PURE = frozenset({
     "cuCdivf", "cuCabsf", "cuCfmaf", "cuCreal", "cuCimag", "cuConj", "cuCadd", "cuCsub", "cuCmul",
     "cuCdiv", "cuCabs", "cuCfma", "cuComplexFloatToDouble", "cuComplexDoubleToFloat",
 })  # fmt: skip
-"""Functions of CUDA and C that give a value and do nothing else, of their arguments alone."""
+"""Functions of CUDA and C that give a value and do nothing else, of their arguments and of what
+memory holds there."""
+MEMORY_READS = TEXTURES | {"__ldg"}
+"""Of these, the ones that read memory."""
 _INTRINSIC = re.compile(
     r"__(h|half|float|double|int|uint|ll|ull|short|ushort|low|high|lows|highs|dadd|dmul|dsub|dfma"
     r"|drcp|dsqrt|ddiv|bfloat|byte|dp2a|dp4a|funnelshift|v)\w*|make_\w+"
@@ -107,7 +120,9 @@ _PURE_STARTS = (
 
 def is_pure(name: str) -> bool:
     """Whether a function of CUDA's or C's leaves everything but its result alone."""
-    return not _PURE.isdisjoint((name, name.rstrip("fl"))) or name.startswith(_PURE_STARTS)
+    if name in TEXTURES or name.startswith(_PURE_STARTS):
+        return True
+    return not _PURE.isdisjoint((name, name.rstrip("fl")))
 
 
 def leaves_memory(name: str) -> bool:
