@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice, pairwise, zip_longest
+from itertools import pairwise, zip_longest
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -265,8 +265,8 @@ class _Place(NamedTuple):
         sites = sites or through
         if not sites:
             names = {k.plain_name for k in program.kernels} - {kernel.plain_name}
-            known = (s for s in program.launches if s.kernel not in names)
-            where = "".join(f" ({s.file}:{s.line}: `{s.callee}<<<..>>>`)" for s in islice(known, 1))
+            known = [s for s in program.launches if s.kernel not in names][:1]
+            where = "".join(f" ({s.file}:{s.line}: `{s.callee}<<<..>>>`)" for s in known)
             spelled = kernel.qualified_name + "<..>" * bool(kernel.template_parameters)
             raise InputError(
                 f"no launch of `{kernel.name}` names it directly{where}, so none can be replaced; "
