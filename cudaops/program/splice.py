@@ -267,11 +267,9 @@ class _Place(NamedTuple):
             names = {k.plain_name for k in program.kernels} - {kernel.plain_name}
             known = [s for s in program.launches if s.kernel not in names][:1]
             where = "".join(f" ({s.file}:{s.line}: `{s.callee}<<<..>>>`)" for s in known)
-            spelled = kernel.qualified_name + "<..>" * bool(kernel.template_parameters)
-            raise InputError(
-                f"no launch of `{kernel.name}` names it directly{where}, so none can be replaced; "
-                f"write `{spelled}<<<grid, block>>>(..)` at the launch"
-            )
+            named = kernel.qualified_name + "<..>" * bool(kernel.template_parameters)
+            said = f"no launch of `{kernel.name}` names it directly{where}, so none can be replaced"
+            raise InputError(f"{said}; write `{named}<<<grid, block>>>(..)` at the launch")
         path = kernel.file if apart else sites[0].file
         facts = _facts(program, path)
         here = sites if apart else [s for s in sites if s.file == path]
