@@ -28,18 +28,12 @@ from cudaops.program.lexing import without_comments
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.draw import Broken, Draw, Item, Subject
 from cudaops.sandbox.inputs import ascends, before_path, pad_tail, searched_tables
-from cudaops.sandbox.launch_numbers import (
-    are_steps,
-    as_launched,
-    number_of,
-    remembering,
-    with_numbers,
-)
+from cudaops.sandbox.launch_numbers import are_steps, as_launched, number_of, with_numbers
 from cudaops.sandbox.shapes import (
     EXPENSIVE,
     LEAST_SIZE,
     Shape,
-    axes_of_count,
+    blocks_for,
     smallest,
     standing,
 )
@@ -412,7 +406,7 @@ class Drawing:
         is drawn then."""
         workload = draw.shape.workload
         if remembers:
-            workload = remembering(workload)
+            workload = _remembering(workload)
         if draw.recorded is not None:
             workload = as_launched(workload, self.subject.launches[draw.recorded])
         workload = self._with_fewer_blocks(draw, with_numbers(workload, draw.values))
@@ -509,7 +503,7 @@ class Drawing:
             return 1
         if not self.is_size(name) and not self._is_bound(name):
             return -np.inf
-        return 1 if self._axes_of(self.subject.workload, name, LEAST_SIZE) else 0
+        return 1 if _axes_of_count(self.subject.workload, name, LEAST_SIZE) else 0
 
     def _axes_alone(self, workload: Workload, name: str) -> list[str]:
         """Axes whose blocks are as many as an integer argument says, in the captured launch too,
@@ -518,13 +512,9 @@ class Drawing:
         if name in self._asked:
             return []
         captured = self.subject.workload
-        taken = {axis for other in self._asked for axis in self._axes_of(captured, other)}
-        alone = set(self._axes_of(captured, name)) - taken
-        return [axis for axis in self._axes_of(workload, name) if axis in alone]
-
-    @staticmethod
-    def _axes_of(workload: Workload, name: str, least: int | None = None) -> list[str]:
-        return axes_of_count(workload, int(number_of(workload, name)), least)
+        taken = {axis for other in self._asked for axis in _axes_of_count(captured, other)}
+        alone = set(_axes_of_count(captured, name)) - taken
+        return [axis for axis in _axes_of_count(workload, name) if axis in alone]
 
     @cached_property
     def _asked(self) -> frozenset[str]:
@@ -536,13 +526,8 @@ class Drawing:
         return frozenset(name for name in names if re.search(asked.format(name), text))
 
     def _with_fewer_blocks(self, draw: Draw, workload: Workload) -> Workload:
-        """The launch with the grid that belongs to a smaller number of what the grid alone says, or
-        of what has a result a block."""
+        """The launch with the grid that belongs to a smaller number of what the grid alone says."""
         grid = workload.grid
-        for axis, name, per_block in draw.shape.counted:
-            if 1 <= draw.values.get(name, 0) < number_of(draw.shape.workload, name):
-                fewer = math.ceil(draw.values[name] / per_block)
-                grid = grid.model_copy(update={axis: min(getattr(grid, axis), fewer)})
         for argument in draw.shape.workload.arguments:
             if isinstance(argument, ScalarArgument) and argument.name in draw.values:
                 value, name = int(draw.values[argument.name]), argument.name
@@ -564,6 +549,19 @@ class Drawing:
     def is_size(self, name: str) -> bool:
         """Whether an integer argument may say how much there is."""
         return number_of(self.subject.workload, name) >= LEAST_SIZE and name not in self.changing
+
+
+def _axes_of_count(workload: Workload, name: str, least: int | None = None) -> list[str]:
+    """Axes with as many blocks as an integer argument asks for; one block counts where the argument
+    is at least so large."""
+    value = int(number_of(workload, name))
+    return [
+        axis
+        for axis in ("x", "y", "z")
+        for blocks in [getattr(workload.grid, axis)]
+        if blocks in blocks_for(value, getattr(workload.block, axis))
+        and (blocks > 1 or (least is not None and value >= least))
+    ]
 
 
 def contents_of(workload: Workload, item: Item) -> Array:
@@ -590,3 +588,12 @@ def _near(item: Item, numbers: Sequence[float]) -> list[int | float]:
     close: list[int | float] = []
     close += [int(n) + d for n in numbers if n == int(n) for d in (0, 1, -1)]
     return [n for n in close if least <= n <= most][:24]
+
+
+def _remembering(workload: Workload) -> Workload:
+    """The same with every buffer that is written read as well."""
+    allocations = tuple(
+        a.model_copy(update={"role": "inout"}) if a.role == "out" else a
+        for a in workload.allocations
+    )
+    return workload.model_copy(update={"allocations": allocations})

@@ -2,8 +2,7 @@
 
 A size is an integer argument that the program never changes. Which grid belongs to other sizes is
 read off the captured launch (`grid.x` is `ceil(n / 256)`), and compared with a larger grid: where
-further blocks change the result, or where the kernel leaves its buffers, the sizes are none, but
-for a grid that one argument alone explains.
+further blocks change the result, or where the kernel leaves its buffers, the sizes are none.
 """
 
 from __future__ import annotations
@@ -68,15 +67,6 @@ LIMIT_S = 30.0
 """Of one such launch, in seconds of the processor."""
 
 
-class BlocksOf(NamedTuple):
-    """An argument that alone explains how many blocks there are along an axis."""
-
-    axis: str
-    name: str
-    per_block: int
-    """How many of what it counts a block takes."""
-
-
 class Shape(NamedTuple):
     """A launch that the author's kernel accepts."""
 
@@ -89,8 +79,6 @@ class Shape(NamedTuple):
     is_captured: bool = False
     is_long: bool = False
     """One size is larger than captured, and the buffers with it."""
-    counted: tuple[BlocksOf, ...] = ()
-    """Arguments that the grid goes with, where every block writes something of its own."""
 
 
 def smallest(shapes: Iterable[Shape]) -> Shape:
@@ -148,11 +136,7 @@ class ShapeFinder:
                 s for s in found
                 if (s.workload.shape, s.workload.arguments) != (launch.shape, launch.arguments)
             ] + [whole]  # fmt: skip
-        if not found:
-            return ()
-        found += self._long(workload)
-        counted = next((s.counted for s in found if s.counted), ())
-        return tuple(s._replace(counted=counted) for s in found)
+        return (*found, *self._long(workload)) if found else ()
 
     def _long(self, workload: Workload) -> list[Shape]:
         """Launches with one size that is larger than captured, each the largest that is borne."""
@@ -260,9 +244,8 @@ class ShapeFinder:
         more: Sequence[str] | None = None,
     ) -> Shape | None:
         """The launch with buffers as large as it needs; None where the kernel does not bear it, or
-        where more blocks would do more, unless one argument alone says how many there are: they may
-        write a result each. A grid that stays as captured covers fewer elements too, and more of
-        them only where more blocks along the axes `more` would do nothing."""
+        where more blocks would do more. A grid that stays as captured covers fewer elements too,
+        and more of them only where more blocks along the axes `more` would do nothing."""
         if whole and workload.size_bytes > MOST_WHOLE_BYTES:
             return None
         prefix = self._cut(workload, {} if whole else None)
@@ -272,13 +255,10 @@ class ShapeFinder:
         reach = {} if whole else ran.reached_bytes
         axes = axes_of(captured) if more is None else more
         changed = more is not None or workload.grid != captured.grid
-        counted: tuple[BlocksOf, ...] = ()
         if changed and not self._is_complete(prefix, axes, most_accesses, reaches=more is not None):
-            counted = _counted(captured, self._sizes(captured))
-            if not counted or workload.grid == captured.grid:
-                return None
+            return None
         kept = self._cut(prefix, reach or {})
-        return Shape(kept, ran.accesses, what, whole, more is not None, counted)
+        return Shape(kept, ran.accesses, what, whole, more is not None)
 
     def _is_complete(
         self, launch: Workload, axes: Sequence[str], most_accesses: int, *, reaches: bool
@@ -456,11 +436,7 @@ def _longer(
     numbers = {n: v for n, v in _integers_of(workload, 2).items() if n != name}
     counts = {_product(names, numbers) for names in _products(numbers)}
     grid, block = workload.grid, workload.block
-    alone_told = [
-        a for a in leaving
-        if getattr(grid, a) not in blocks_for(own, getattr(block, a))
-        and _reasons(workload, sizes, a) != {(name,)}
-    ]  # fmt: skip
+    alone_told = [a for a in leaving if getattr(grid, a) not in blocks_for(own, getattr(block, a))]
     told_by_grid = {a for a in ("x", "y", "z") if a in alone_told or getattr(grid, a) in counts}
     axes = [axis for axis in ("x", "y", "z") if axis not in told_by_grid]
     if len(axes) < 3:
@@ -501,35 +477,6 @@ def _grids(
     yield Dim3(**extents)
 
 
-def _reasons(workload: Workload, sizes: Mapping[str, int], axis: str) -> set[tuple[str, ...]]:
-    """Arguments, and products of them, that explain how many blocks there are along an axis."""
-    extent, threads = getattr(workload.grid, axis), getattr(workload.block, axis)
-    per_block = _per_block(threads, workload.block.volume)
-    return {
-        names
-        for names in _products(sizes)
-        if extent in {math.ceil(_product(names, sizes) / per) for per in per_block}
-    }
-
-
-def _counted(workload: Workload, sizes: Mapping[str, int]) -> tuple[BlocksOf, ...]:
-    """For every extent of the grid beyond 1 the one argument that is its only reason; nothing where
-    there is another, or none."""
-    found = []
-    for axis in ("x", "y", "z"):
-        extent, threads = getattr(workload.grid, axis), getattr(workload.block, axis)
-        if extent == 1:
-            continue
-        reasons = _reasons(workload, sizes, axis)
-        (name, *others) = next(iter(reasons), ("",))
-        if len(reasons) != 1 or others:
-            return ()
-        per_block = _per_block(threads, workload.block.volume)
-        fitting = [per for per in per_block if math.ceil(sizes[name] / per) == extent]
-        found.append(BlocksOf(axis, name, threads if threads in fitting else fitting[0]))
-    return tuple(found)
-
-
 def _products(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
     for count in (1, 2, 3):
         yield from itertools.combinations(sizes, count)
@@ -550,18 +497,6 @@ def blocks_for(value: int, threads: int) -> tuple[int, int]:
     """How many blocks of so many threads one launches for a count: one each, or as many as cover
     it with a thread each."""
     return value, math.ceil(value / threads)
-
-
-def axes_of_count(workload: Workload, count: int, least: int | None = None) -> list[str]:
-    """Axes with as many blocks as a count asks for; one block is enough where it is at least so
-    large."""
-    return [
-        axis
-        for axis in ("x", "y", "z")
-        for blocks in [getattr(workload.grid, axis)]
-        if blocks in blocks_for(count, getattr(workload.block, axis))
-        and (blocks > 1 or (least is not None and count >= least))
-    ]
 
 
 def axes_of(workload: Workload) -> list[str]:
