@@ -359,10 +359,10 @@ def _told(ran: Ran) -> None:
     """The one round and its branches stand in the events, with their data."""
     rounds = [e.data for e in ran.events if "orders" in e.data]
     assert rounds == [
-        {"search": 1, "round": 0, "orders": 4, "best_us": None, "time_source": "modelled"}
+        {"search": 1, "round": 0, "orders": 3, "best_us": None, "time_source": "modelled"}
     ]
     told = {e.data["branch"]: e.data for e in ran.events if "branch" in e.data}
-    assert sorted(told) == list(range(4))
+    assert sorted(told) == list(range(3))
     for branch in ran.branches:
         data = told[branch.id]
         assert (data["family"], data["time_us"]) == (branch.family, branch.time_us)
