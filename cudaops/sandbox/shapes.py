@@ -154,9 +154,23 @@ class ShapeFinder:
         for long in (n for n in LONG if n > sizes[name]):
             longer = self._enlarged(workload, math.ceil(long / sizes[name]) + 1)
             for w, what, axes in _longer(longer, sizes, name, long, leaving):
-                if (shape := self._tried(workload, w, what, LONG_ACCESSES, more=axes)) is not None:
-                    return shape
+                shape = self._tried(workload, w, what, LONG_ACCESSES, more=axes)
+                if shape is not None:
+                    has_a_thread_each = sizes[name] == workload.block.x
+                    return None if has_a_thread_each and self._asks_more_threads(w) else shape
         return None
+
+    def _asks_more_threads(self, launch: Workload) -> bool:
+        """Whether twice as many threads a block leave something else: the block says how much there
+        is, and an author who passes more launches more."""
+        threads = min(2 * launch.block.x, 1024 // (launch.block.y * launch.block.z))
+        wider = launch.model_copy(update={"block": launch.block.model_copy(update={"x": threads})})
+        one, other = (r.outcome for r in self._run([launch, wider], "threads", 2 * LONG_ACCESSES))
+        return (
+            isinstance(one, Ran)
+            and isinstance(other, Ran)
+            and any(not same_contents(path, other.outputs[i]) for i, path in one.outputs.items())
+        )
 
     def _sizes(self, workload: Workload) -> dict[str, int]:
         integers = _integers_of(workload, LEAST_SIZE)

@@ -105,7 +105,7 @@ def test_a_new_search_begins_where_no_other_branch_beats_the_bar(tmp_path: Path)
     ideas = (Idea("other", "periodic"), Idea("reduction", "honest/pairwise_sum"))
     more = (Idea("unrolling", "honest/two_accumulators"),)
     options = options_of(
-        MM, tmp_path / "run", SearchOptions(strategy="branch", width=3), max_iterations=2, bar=1.2
+        MM, tmp_path / "run", SearchOptions(strategy="branch", width=3), max_iterations=2, bar=1.25
     )
     developer = Shelf((*ideas, *more))
     ran = run(options, developer)
