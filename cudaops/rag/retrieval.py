@@ -20,7 +20,7 @@ from psycopg import sql
 
 from cudaops.domain.run import Citation
 from cudaops.rag.embedding import Embedder, WordLlamaEmbedder
-from cudaops.rag.notes import COST, REASON, REMEDY, SECTIONS_NOT_TO_ACT_ON
+from cudaops.rag.notes import COST, NO_PROJECT, REASON, REMEDY, SECTIONS_NOT_TO_ACT_ON
 from cudaops.rag.store import Store
 from cudaops.rag.terms import LOOSE_ROWS, MATCHING_ROWS, read_terms
 
@@ -414,7 +414,7 @@ class _Look:
         # A verdict is a question that the house has an answer to.
         known = bool(self._subtype) and kind != "document"
         near = 1.0 if known else self._near(covered, float(cosine))
-        shows = source not in ("notes", "documents")
+        shows = source not in NO_PROJECT
         return Passage(chunk, note, kind, heading, position, weight * score, near, covered, shows)
 
     def _near(self, covered: float, cosine: float) -> float:
