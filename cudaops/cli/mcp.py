@@ -165,6 +165,14 @@ AllowedOption = Annotated[
 PathsOption = Annotated[
     bool, typer.Option("--allow-paths", help="http: callers may open files of this machine.")
 ]
+AddingOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-adding",
+        help="Callers may add sources to the knowledge base; over http packages, paths too with "
+        "--allow-paths.",
+    ),
+]
 ServerArgument = Annotated[ServerName, typer.Argument(help="Tools to serve.")]
 
 
@@ -211,6 +219,7 @@ def serve(
     path: Annotated[str, typer.Option(help="http: path of the endpoint.")] = "/mcp",
     allowed_host: AllowedOption = None,
     allow_paths: PathsOption = False,
+    allow_adding: AddingOption = False,
     options: ServeOptions,
 ) -> None:
     """Offer cudaops' tools to another agent over MCP. Over HTTP callers send CUDAOPS_TOKEN as a
@@ -245,6 +254,7 @@ def serve(
         open_knowledge=functools.partial(open_knowledge, settings),
         write_run=hosting.write_run,
         optimize=hosting.optimize,
+        adding="no" if not allow_adding else "packages" if hosting.strangers else "all",
     )
     if transport == "stdio":
         session = hosting.session()

@@ -360,6 +360,8 @@ class MemoryOptions(Record):
 
     use_memory: Annotated[bool, Flag("--use-memory/--no-memory")] = True
     """Whether earlier runs' memory is read and this run's results are added to it."""
+    digest: Annotated[bool, Flag("--digest")] = False
+    """Whether the model is asked, once a verdict, what the passages come to for the kernel."""
 
 
 class ModelOptions(Record):

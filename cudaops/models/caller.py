@@ -42,7 +42,7 @@ from cudaops.models.scripted import ROLE, ScriptedModel
 from cudaops.models.streaming import CONTINUE, Piece, join, put_together, send, without_thinking
 
 OUTPUT_TOKENS: dict[ModelRole, int] = {
-    "planner": 4096, "coder": 8192, "fixer": 8192, "reflector": 1024,
+    "planner": 4096, "coder": 8192, "fixer": 8192, "reflector": 1024, "reasoner": 1024,
 }  # fmt: skip
 """Most tokens of one answer, thoughts included. Chosen: a tiled kernel with its directives is some
 2,000 tokens, and a reasoning model thinks as much again before it. ChatNVIDIA's own 1,024 cuts a
