@@ -8,7 +8,7 @@ from pydantic import Field
 
 from cudaops.domain.base import Record
 
-ModelRole = Literal["reasoner", "planner", "coder", "fixer", "reflector"]
+ModelRole = Literal["planner", "coder", "fixer", "reflector", "reasoner"]
 """reasoner: what the knowledge base says, in sentences with sources. planner: hypotheses from the
 verdict. coder: one hypothesis into one rewrite. fixer: a compiler's or a gate's complaint back into
 the same rewrite. reflector: one line on what was learnt."""
