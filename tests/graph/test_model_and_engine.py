@@ -131,6 +131,7 @@ def test_what_passages_come_to_is_asked_once_a_verdict(tmp_path: Path, nim: Nim)
     assert findings is not None
     assert findings.digest == f"Give a row to a warp [{findings.citations[0].note}]."
     roles = [role_of(chat) for chat in nim.chats]
+    assert record.profile is not None
     verdicts = {record.profile.verdict_detail.subtype}
     if record.profile.best_verdict is not None:
         verdicts.add(record.profile.best_verdict.subtype)
