@@ -29,6 +29,7 @@ from cudaops.models.journal import Journal
 from cudaops.program.fingerprint import near_duplicate
 from cudaops.program.plans import make_rewrite
 from cudaops.prompts.answers import CoderAnswer, Unusable, read_rewrite, unusable
+from cudaops.prompts.digests import read_digest
 from cudaops.prompts.hypotheses import read_hypotheses, read_lesson, read_nothing
 from cudaops.prompts.prompt import Prompt
 from cudaops.prompts.roles import (
@@ -37,6 +38,7 @@ from cudaops.prompts.roles import (
     fixer_prompt,
     planner_prompt,
     reask,
+    reasoner_prompt,
     reflector_prompt,
 )
 from cudaops.prompts.text import fenced
@@ -142,6 +144,17 @@ class ModelDeveloper:
         prompt = reflector_prompt(self.brief(view), attempt)
         messages = first_messages(prompt.system, prompt.user)
         return read_lesson((await self.conversation.ask("reflector", messages, scope)).text)
+
+    async def digest(self, view: RunView, scope: str) -> str:
+        """What the passages found come to for the kernel; empty where no sentence of the answer
+        names one. Raises ModelUnavailable."""
+        briefing = self.brief(view)
+        if briefing.research is None or briefing.verdict is None:
+            return ""
+        prompt = reasoner_prompt(briefing)
+        messages = first_messages(prompt.system, prompt.user)
+        answer = (await self.conversation.ask("reasoner", messages, scope)).text
+        return read_digest(answer, briefing.research.citations)
 
     async def _answer(
         self,

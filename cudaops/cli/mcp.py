@@ -167,6 +167,14 @@ AllowedOption = Annotated[
 PathsOption = Annotated[
     bool, typer.Option("--allow-paths", help="http: callers may open files of this machine.")
 ]
+AddingOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-adding",
+        help="Callers may add sources to the knowledge base; over http packages, paths too with "
+        "--allow-paths.",
+    ),
+]
 ServerArgument = Annotated[ServerName, typer.Argument(help="Tools to serve.")]
 
 
@@ -213,6 +221,7 @@ def serve(
     path: Annotated[str, typer.Option(help="http: path of the endpoint.")] = "/mcp",
     allowed_host: AllowedOption = None,
     allow_paths: PathsOption = False,
+    allow_adding: AddingOption = False,
     options: ServeOptions,
 ) -> None:
     """Serve the tools to an agent host over MCP; `serve` may be omitted.
@@ -249,6 +258,7 @@ def serve(
         open_knowledge=functools.partial(open_knowledge, settings),
         write_run=hosting.write_run,
         optimize=hosting.optimize,
+        adding="no" if not allow_adding else "packages" if hosting.strangers else "all",
     )
     if transport == "stdio":
         session = hosting.session()

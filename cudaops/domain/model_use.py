@@ -8,9 +8,10 @@ from pydantic import Field
 
 from cudaops.domain.base import Record
 
-ModelRole = Literal["planner", "coder", "fixer", "reflector"]
-"""planner: hypotheses from the verdict. coder: one hypothesis into one rewrite. fixer: a compiler's
-or a gate's complaint back into the same rewrite. reflector: one line on what was learnt."""
+ModelRole = Literal["planner", "coder", "fixer", "reflector", "reasoner"]
+"""reasoner: what the knowledge base says, in sentences with sources. planner: hypotheses from the
+verdict. coder: one hypothesis into one rewrite. fixer: a compiler's or a gate's complaint back into
+the same rewrite. reflector: one line on what was learnt."""
 
 CallOutcome = Literal["answered", "cut_off", "empty", "failed"]
 """cut_off: still incomplete after every continuation. failed: no answer came at all."""

@@ -364,6 +364,8 @@ class MemoryOptions(Record):
 
     use_memory: Annotated[bool, Flag("--use-memory/--no-memory")] = True
     """Read and extend the results of earlier runs."""
+    digest: Annotated[bool, Flag("--digest")] = False
+    """Ask the model, once a verdict, for a digest of the passages with citations."""
 
 
 class ModelOptions(Record):

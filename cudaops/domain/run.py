@@ -134,6 +134,9 @@ class ResearchFindings(Record):
     query: str
     summary: str
     citations: tuple[Citation, ...] = ()
+    digest: str = ""
+    """What they come to for the kernel by a model, each sentence with the notes it rests on; empty
+    where none was asked or no sentence named one."""
     degraded: str | None = None
     """Why there are no citations: corpus empty, database cannot start. None where all is well."""
     searched_with: str | None = None

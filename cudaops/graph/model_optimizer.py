@@ -159,6 +159,23 @@ async def lesson(state: State, context: Context, attempt: Attempt) -> tuple[Atte
     return attempt.model_copy(update={"lesson": learnt}), {}
 
 
+async def digested(state: State, context: Context) -> State:
+    """The findings with what a model makes of their passages; nothing where none can be asked."""
+    developer = context.developer
+    if not isinstance(developer, ModelDeveloper) or state.get("model_out"):
+        return {}
+    view = view_of(state, context)
+    assert view.research is not None
+    key = " ".join([view.verdict.subtype, *(each.note for each in view.research.citations)])
+    known = state.get("digests", {})
+    try:
+        said = known[key] if key in known else await developer.digest(view, scope_of(state))
+    except ModelUnavailable as error:
+        return model_out(context, error)
+    research = view.research.model_copy(update={"digest": said})
+    return {"research": research.model_dump(mode="json"), "digests": {**known, key: said}}
+
+
 def model_out(context: Context, error: ModelUnavailable) -> State:
     """Say why recipes go on in the model's place, and keep it."""
     reason = f"{error.problem} ({error.remedy}); recipes continue"

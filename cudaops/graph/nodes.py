@@ -31,7 +31,7 @@ from cudaops.graph.context import (
     why_nothing,
 )
 from cudaops.graph.folder import taken_home, write_iteration
-from cudaops.graph.model_optimizer import lesson, model_out, next_rewrite
+from cudaops.graph.model_optimizer import digested, lesson, model_out, next_rewrite
 from cudaops.graph.remembering import remember
 from cudaops.graph.state import State
 from cudaops.graph.techniques import attributed
@@ -93,6 +93,8 @@ async def look_up(state: State, context: Context) -> tuple[State, str]:
     verdict = Verdict.model_validate(state["verdict"])
     findings = await research.research(context.toolbox, verdict, context.bench.kernel.text)
     update: State = {"research": findings.model_dump(mode="json")}
+    if context.options.digest and findings.citations:
+        update |= await digested(state | update, context)
     if "baseline_research" not in state:
         update["baseline_research"] = update["research"]
     if findings.degraded:

@@ -30,6 +30,8 @@ class State(TypedDict, total=False):
     """Why the incumbent, or the author's kernel, cannot be made faster; None where it may be."""
     research: Json
     """What the knowledge base says about `verdict`."""
+    digests: dict[str, str]
+    """What a model made of the passages, by verdict and passages: asked once for each."""
     baseline_research: Json
     hypotheses: list[Json]
     """What a model planned for `verdict` and nobody has written yet, most promising first."""

@@ -52,6 +52,17 @@ def works(title: str, *, idempotent: bool = True) -> ToolAnnotations:
     )
 
 
+def reaches_out(title: str) -> ToolAnnotations:
+    """It may download a package, and replaces what came from there before."""
+    return ToolAnnotations(
+        title=title,
+        readOnlyHint=False,
+        destructiveHint=True,
+        idempotentHint=True,
+        openWorldHint=True,
+    )
+
+
 def replaces(title: str) -> ToolAnnotations:
     """It takes the place of something the session held: the open program and what was judged."""
     return ToolAnnotations(

@@ -6,19 +6,27 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastmcp import FastMCP
 from pydantic import Field
 
 from cudaops.domain.base import Record
 from cudaops.domain.run import Citation
-from cudaops.mcp_servers.calls import reads
+from cudaops.errors import InputError
+from cudaops.mcp_servers.calls import reaches_out, reads
 from cudaops.mcp_servers.guidance import Guide
 from cudaops.mcp_servers.sessions import Session
 from cudaops.prompts import expert_notes
 from cudaops.rag.kernel_words import kernel_words
-from cudaops.rag.knowledge import NOTHING_FOUND, Knowledge, KnowledgeStatus, NoteText
+from cudaops.rag.knowledge import (
+    NOTHING_FOUND,
+    IngestReport,
+    Knowledge,
+    KnowledgeStatus,
+    NoteText,
+)
+from cudaops.rag.packages import is_package
 
 MAX_RESULTS = 20
 
@@ -72,7 +80,11 @@ class _Lazy:
                 self._knowledge = None
 
 
-def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
+Adding = Literal["no", "packages", "all"]
+"""What a host may add: nothing; `pypi:NAME` alone; paths of this machine too."""
+
+
+def build_server(open_knowledge: Callable[[], Knowledge], adding: Adding = "no") -> FastMCP:
     """A server over one knowledge base, opened at the first call and closed with the server.
 
     A knowledge base that cannot be opened is a tool error that names the remedy, not a server
@@ -97,7 +109,32 @@ def build_server(open_knowledge: Callable[[], Knowledge]) -> FastMCP:
     _offer_search(server, lazy)
     _offer_notes(server, lazy)
     _offer_expert_notes(server)
+    if adding != "no":
+        _offer_adding(server, lazy, adding)
     return server
+
+
+def _offer_adding(server: FastMCP, lazy: _Lazy, adding: Adding) -> None:
+    @server.tool(annotations=reaches_out("Add a source"))
+    def add_source(
+        what: Annotated[
+            str, Field(min_length=1, description="`pypi:NAME`, or a path where allowed: never run.")
+        ],
+        source: Annotated[
+            str | None,
+            Field(description="Project it belongs to: `flashinfer`. None: told by names."),
+        ] = None,
+        only: Annotated[
+            tuple[str, ...], Field(description="Paths in it to take: `include/**`.")
+        ] = (),
+    ) -> IngestReport:
+        """Add documents or code to the knowledge base; what came from there before is replaced."""
+        if adding == "packages" and not is_package(what):
+            raise InputError(
+                f"{what} is no pypi:NAME: callers over HTTP name packages alone, unless the server"
+                " was started with --allow-paths"
+            )
+        return lazy.get().add(what, source, only=only)
 
 
 def _offer_search(server: FastMCP, lazy: _Lazy) -> None:

@@ -27,11 +27,12 @@ def build_servers(
     sessions: SessionProvider,
     open_knowledge: Callable[[], Knowledge],
     write_run: WriteRun | None = None,
+    adding: knowledge.Adding = "no",
 ) -> dict[str, FastMCP]:
     """Servers by name; the knowledge base is opened at its first use."""
     return {
         "profiler": profiler.build_server(sessions),
-        "knowledge": knowledge.build_server(open_knowledge),
+        "knowledge": knowledge.build_server(open_knowledge, adding),
         "sandbox": sandbox.build_server(sessions, write_run),
     }
 
@@ -43,10 +44,11 @@ def build_server(
     *,
     write_run: WriteRun | None = None,
     optimize: OptimizeKernel | None = None,
+    adding: knowledge.Adding = "no",
 ) -> FastMCP:
     """The server of this name for other hosts: `profiler`, `knowledge`, `sandbox` or `all`, which
     is all three with `optimize_kernel`. Its sessions end with it."""
-    servers = build_servers(sessions, open_knowledge, write_run)
+    servers = build_servers(sessions, open_knowledge, write_run, adding)
     lifespan = sessions.lifespan if isinstance(sessions, SessionPool) else None
     whole = name == "all"
     chosen = list(servers.values()) if whole else [servers[name]]

@@ -49,7 +49,7 @@ from cudaops.models.streaming import (
 )
 
 OUTPUT_TOKENS: dict[ModelRole, int] = {
-    "planner": 4096, "coder": 8192, "fixer": 8192, "reflector": 1024,
+    "planner": 4096, "coder": 8192, "fixer": 8192, "reflector": 1024, "reasoner": 1024,
 }  # fmt: skip
 """Most tokens of one answer, thoughts included. Chosen: a tiled kernel with its directives is some
 2,000 tokens, and a reasoning model thinks as much again before it. ChatNVIDIA's own 1,024 cuts a

@@ -22,6 +22,7 @@ from cudaops.program.clusters import LEAST_CAPABILITY
 from cudaops.program.hygiene import ALLOWED_INCLUDES
 from cudaops.program.hygiene_ptx import NO_PTX, AuthorsPtx
 from cudaops.prompts import wording
+from cudaops.prompts.digests import MAX_SENTENCE, MOST_SENTENCES
 from cudaops.prompts.hypotheses import MAX_LESSON, MAX_REASON, MAX_STEP
 from cudaops.prompts.prompt import PartDraft, Prompt, prompt_of
 from cudaops.prompts.surroundings import surroundings
@@ -152,6 +153,11 @@ def fixer_prompt(
     return prompt_of(fixer_drafts(b, hypothesis, source, problem, log))
 
 
+def reasoner_prompt(b: Briefing) -> Prompt:
+    """Asks what the passages of `b.research` come to for the kernel."""
+    return prompt_of(reasoner_drafts(b))
+
+
 def reflector_prompt(b: Briefing, attempt: Attempt) -> Prompt:
     """Asks for one line on what an attempt teaches."""
     return prompt_of(reflector_drafts(b, attempt))
@@ -226,6 +232,23 @@ def fixer_drafts(
         *_bar(b),
         _anti_context(b),
         PartDraft("task", "fixer_task.j2", task),
+    )
+
+
+def reasoner_drafts(b: Briefing) -> tuple[PartDraft, ...]:
+    """The reasoner's parts: the kernel, what limits it, the passages by number."""
+    assert b.research is not None
+    form = {"most": MOST_SENTENCES, "longest": MAX_SENTENCE}
+    passages = "\n\n".join(
+        f"[{number}] {c.title}, {c.heading}\n{c.text}"
+        for number, c in enumerate(b.research.citations, 1)
+    )
+    return (
+        PartDraft("material", "material.j2", {}, True),
+        PartDraft("answer's form", "reasoner_format.j2", form, True),
+        _kernel(b),
+        _verdict(b),
+        PartDraft("task", "reasoner_task.j2", {"passages": fenced(passages)}),
     )
 
 

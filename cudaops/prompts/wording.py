@@ -399,8 +399,9 @@ def provenance(profile: Profile) -> str:
 
 
 def citation_lines(research: ResearchFindings) -> tuple[str, ...]:
-    """What the knowledge base says, a passage a line."""
-    return tuple(
+    """What the knowledge base says: a model's digest, a passage a line."""
+    digest = (research.digest,) if research.digest else ()
+    return digest + tuple(
         f"[{c.note}] {line(c.heading, 80)}: {line(c.text, _CITATION_CHARACTERS)}"
         for c in research.citations[:_CITATIONS]
     )

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from cudaops.errors import InputError
 from cudaops.rag.kernel_words import words_of
-from cudaops.rag.notes import DECLARATIONS, SOURCE_WEIGHTS, Note, parse_note
+from cudaops.rag.notes import DECLARATIONS, NO_PROJECT, SOURCE_WEIGHTS, Note, parse_note
 from cudaops.rag.pdf import MAX_PDF_BYTES, pdf_text
 
 CODE = frozenset({".cu", ".cuh", ".h", ".hpp", ".c", ".cc", ".cpp", ".inl"})
@@ -43,7 +43,7 @@ MAX_UNPACKED_BYTES = 2 * 2**30
 MAX_MEMBERS = 200_000
 """Entries of an archive; with more it is refused unread."""
 
-KNOWN_NAMES = {name: name for name in SOURCE_WEIGHTS if name not in ("notes", "documents")} | {
+KNOWN_NAMES = {name: name for name in SOURCE_WEIGHTS if name not in NO_PROJECT} | {
     "torch": "pytorch",
     "cub": "cccl",
     "thrust": "cccl",

@@ -34,20 +34,32 @@ _PRODUCT = re.compile(rf"\+=\s*[^;]*?{_FACTOR}\s*\*\s*{_FACTOR}|\bfmaf?\s*\(|\bw
 _SQUARES = re.compile(
     r"\+=\s*(\w+(?:\[[^\]]*\])?)\s*\*\s*\1\s*;|\bfmaf?\(\s*(\w+(?:\[[^\]]*\])?)\s*,\s*\2\s*,"
 )
-_GATHERED = re.compile(r"\*\s*\w+\[\s*\w+\[|\b(\w+)\s*=\s*\w+\[[^;]*;[^;]*\*\s*\w+\[\1\]")
+_TIMES = r"(?:\*|\bfmaf?\([^;,]{0,80},)\s*\w+\["
+_GATHERED = re.compile(rf"{_TIMES}\s*\w+\[|\b(\w+)\s*=\s*\w+\[[^;]*;[^;]*{_TIMES}\1\]")
 """A factor whose index is itself loaded."""
 _EXP = re.compile(r"\b(?:__)?(?:h?exp2?|h?exp2?f|hexp)\s*\(")
 _ROOT = re.compile(r"\b(?:__f)?r?sqrtf?(?:_r[nzud])?\s*\(")
-_MAX = re.compile(r"\bf?maxf?\s*\(|\bif\s*\(\s*\w+[^;()]{0,200}>\s*(\w+)\s*\)\s*\{?\s*\1\s*=")
-_ACCUMULATED = re.compile(r"\b(\w+)\s*(?:\+=|=\s*\1\s*\+)")
+_MAX = re.compile(
+    r"\bf?maxf?\s*\(|\b(\w+)\s*>=?\s*(\w+)\s*\?\s*\1\s*:\s*\2\b|"
+    r"\bif\s*\(\s*\w+[^;()]{0,200}>\s*(\w+)\s*\)\s*(?:\{[^{}]{0,200}?)?\b\3\s*=(?!=)"
+)
+_ACCUMULATED = re.compile(
+    r"\b(\w+)\s*(?:\+=|=\s*\1\s*(?:\*[^;+]{0,80})?\+|=\s*f?(?:max|min)f?\s*\(\s*\1\b|"
+    r"=\s*fmaf?\s*\([^;]{0,200},\s*\1\s*\))"
+)
 _DOUBLING = re.compile(
     r"\((?:int|unsigned|auto)?[^;()]{0,80}\b(\w+)\s*=\s*1\b[^;]{0,80};[^;]{0,200};"
     r"[^)]{0,80}(?:<<=\s*1|\*=\s*2|\+=\s*\1)"
 )
 _HALVING = re.compile(r";[^;)]{0,80}(?:>>=\s*1|/=\s*2)")
 _PICKED = re.compile(
-    r"\bif\s*\([^;{}]{0,200}[<>][^;{}]{0,200}\)\s*\{\s*\w+\s*=(?!=)[^{}=]*;\s*[\w\[\]]+\s*=(?!=)[^{}]*\}"
+    r"\bif\s*\([^;{}]{0,200}[<>][^;{}]{0,200}\)\s*\{\s*[\w\[\]]+\s*=(?!=)[^{}=]*;"
+    r"\s*[\w\[\]]+\s*=(?!=)[^{}]*\}"
 )
+_KEPT = re.compile(
+    r"\b(\w+)\s*=\s*\(?\s*(\w+)[^;?:=]{0,80}[<>]=?\s*(\w+)[^;?:=]{0,80}\?\s*(\w+)[^;?:]{0,80}:\s*\1\s*;"
+)
+"""`where = value > best ? i : where`."""
 _LEFT = re.compile(r"\b(?:break|return)\b")
 _COUNTED = re.compile(r"\batomicAdd\s*\(\s*&?\s*\w+\s*[\[+][^;]*,\s*1[uUlL]*(?:\.0?f?)?\s*\)")
 _SWAPPED = re.compile(
@@ -79,13 +91,14 @@ def _is_product(code: str) -> bool:
 
 
 def _is_gathered(code: str) -> bool:
-    return any("+=" in body and _GATHERED.search(body) for body in _loops(code))
+    return any(_ACCUMULATED.search(body) and _GATHERED.search(body) for body in _loops(code))
 
 
 def _is_scan(code: str) -> bool:
-    for body in _loops(code):
+    for body in map(_own, _loops(code)):
         for found in _ACCUMULATED.finditer(body):
-            if re.search(rf"\]\s*=\s*{found[1]}\s*;", body):
+            begun_here = re.search(rf"\w\s+{found[1]}\s*[=;]", body)
+            if not begun_here and re.search(rf"\]\s*=\s*{found[1]}\s*;", body):
                 return True
     doubling = _DOUBLING.search(code)
     if not doubling:
@@ -98,7 +111,15 @@ def _is_reduction(code: str) -> bool:
     """A running sum in a loop, or a tree of sums; of a class that has sums, it says nothing."""
     sums = bool(_HALVING.search(code) or re.search(r"__shfl_(?:down|xor)_sync", code))
     sums = sums or any(_ACCUMULATED.search(body) for body in _loops(code))
-    others = (_is_product, _is_gathered, _is_softmax, _is_norm, _is_scan, _is_sampling)
+    others = (
+        _is_product,
+        _is_gathered,
+        _is_softmax,
+        _is_norm,
+        _is_scan,
+        _is_sampling,
+        _is_selection,
+    )
     return sums and not any(is_it(code) for is_it in others)
 
 
@@ -114,7 +135,13 @@ def _is_sampling(code: str) -> bool:
 
 def _is_selection(code: str) -> bool:
     """A value and where it stands are kept where it is larger."""
-    return any(_PICKED.search(body) for body in _loops(code))
+    if _EXP.search(code) or _SWAPPED.search(code):
+        return False
+    return any(
+        _PICKED.search(body)
+        or any(len({*found.groups()}) == len(found.groups()) for found in _KEPT.finditer(body))
+        for body in _loops(code)
+    )
 
 
 _CLASSES = (
@@ -150,7 +177,14 @@ def words_of(name: str) -> list[str]:
     return [part.lower() for part in _WORD.findall(name)]
 
 
-@lru_cache(maxsize=8)
+def _own(body: str) -> str:
+    """A loop's body without those of the loops in it."""
+    for inner in _loops(body):
+        body = body.replace(inner, ";")
+    return body
+
+
+@lru_cache(maxsize=256)
 def _loops(code: str) -> tuple[str, ...]:
     """Bodies of loops, outer ones too."""
     closed = _closed(code)

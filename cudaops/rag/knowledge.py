@@ -12,7 +12,8 @@ from cudaops.domain.run import Citation
 from cudaops.errors import InputError, ModelUnavailable
 from cudaops.rag.documents import read_documents
 from cudaops.rag.embedding import Embedder, Reranker, WordLlamaEmbedder
-from cudaops.rag.notes import BUILTIN, builtin_notes, digest, house_notes
+from cudaops.rag.house import house_notes
+from cudaops.rag.notes import BUILTIN, builtin_notes, digest
 from cudaops.rag.packages import downloaded, is_package, origin_of
 from cudaops.rag.retrieval import clean, search
 from cudaops.rag.server import open_database

@@ -10,11 +10,7 @@ import re
 from importlib.resources import files
 from typing import NamedTuple
 
-from cudaops.cuda.devices import DEVICES, Device
 from cudaops.errors import InputError
-
-DEVICE_TABLE = "cudaops' table of devices; each row's own source ends its passage"
-"""Source of what `house_notes` says."""
 
 CHUNK_CHARACTERS = 1400
 """Length a chunk aims at: about 350 tokens, inside the 512 that small embedding models read."""
@@ -41,10 +37,15 @@ SECTIONS_NOT_TO_ACT_ON = frozenset(
 """Headings under which stands something else than what to do."""
 
 SOURCE_WEIGHTS = {
-    "notes": 1.0, "documents": 1.0, "flashinfer": 1.0, "vllm": 1.0, "sglang": 1.0,
+    "notes": 1.0, "house": 0.8, "documents": 1.0, "flashinfer": 1.0, "vllm": 1.0, "sglang": 1.0,
     "cutlass": 0.95, "cccl": 0.95, "triton": 0.95, "pytorch": 0.9, "lmdeploy": 0.85,
 }  # fmt: skip
-"""Factor of a passage's score, by where it comes from: production kernels first."""
+"""Factor of a passage's score, by where it comes from: production kernels first. `house`: what is
+made of our tables and pages, beside the notes that were written to answer."""
+
+
+NO_PROJECT = ("notes", "house", "documents")
+"""Sources whose passages answer; a project's show how something is done."""
 
 
 class Chunk(NamedTuple):
@@ -224,27 +225,6 @@ def builtin_notes() -> list[Note]:
     corpus = files("cudaops.rag").joinpath("corpus")
     pages = sorted((p for p in corpus.iterdir() if p.name.endswith(".md")), key=lambda p: p.name)
     return [parse_note(p.read_text("utf-8"), origin=BUILTIN, name=p.name) for p in pages]
-
-
-def house_notes() -> list[Note]:
-    """What the code's own tables say, made of them anew so that the two cannot differ: one note on
-    the devices, a section each, since of a note few passages are cited."""
-    body = "\n".join(map(_section, DEVICES.values()))
-    return [Note("devices", BUILTIN, "reference", "Devices", (), (), (DEVICE_TABLE,), body)]
-
-
-def _section(device: Device) -> str:
-    """The limits of its SMs stand in the note `sm-limits`."""
-    major, minor = device.compute_capability
-    return (
-        f"## {device.name}: number of SMs, clock, bandwidth\n"
-        f"{device.full_name}, compute capability {major}.{minor}: "
-        f"{device.sm_count} SMs at {device.sm_clock_mhz:.0f} MHz ({device.sm_clock_kind}), "
-        f"{device.memory_gb:g} GB at {device.dram_bandwidth_gb_s:.0f} GB/s, "
-        f"L2 of {device.l2_bytes >> 20} MiB, at most {device.peak_fp32_gflops / 1000:.1f} TFLOP/s "
-        f"in single and {device.peak_fp64_gflops / 1000:.2f} in double precision.\n"
-        f"Source: {device.source}\n"
-    )
 
 
 def digest(notes: list[Note]) -> str:

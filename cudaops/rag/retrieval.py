@@ -20,7 +20,7 @@ from psycopg import sql
 
 from cudaops.domain.run import Citation
 from cudaops.rag.embedding import Embedder, WordLlamaEmbedder
-from cudaops.rag.notes import COST, REASON, REMEDY, SECTIONS_NOT_TO_ACT_ON
+from cudaops.rag.notes import COST, NO_PROJECT, REASON, REMEDY, SECTIONS_NOT_TO_ACT_ON
 from cudaops.rag.store import Store
 from cudaops.rag.terms import LOOSE_ROWS, MATCHING_ROWS, read_terms
 
@@ -121,12 +121,7 @@ WITH matching AS (
 ), near AS (
     SELECT chunk FROM matching UNION SELECT chunk FROM nearest
 ), candidates AS (
-    SELECT chunk FROM near UNION
-    SELECT s.id FROM near JOIN chunks c ON c.id = near.chunk JOIN notes n ON n.id = c.note
-    JOIN chunks s ON s.note = n.id WHERE n.kind IN ('bottleneck', 'technique')
-    UNION
-    SELECT c.id FROM chunks c JOIN notes n ON n.id = c.note
-    WHERE n.subtypes <> '{{}}' AND %(subtype)s = ANY(n.subtypes) AND {which}
+    SELECT chunk FROM near {pages}
 )
 SELECT found.chunk, n.id, n.kind, n.source, n.weight, %(subtype)s = ANY(n.subtypes),
     found.heading, found.position, ({ranked}) / %(total)s::float8, ({covered}) / %(total)s::float8,
@@ -136,6 +131,15 @@ FROM (
     FROM candidates JOIN chunks c ON c.id = candidates.chunk OFFSET 0
 ) found JOIN notes n ON n.id = found.note {join}
 """
+
+_PAGES: LiteralString = """UNION
+    SELECT s.id FROM near JOIN chunks c ON c.id = near.chunk JOIN notes n ON n.id = c.note
+    JOIN chunks s ON s.note = n.id WHERE n.kind IN ('bottleneck', 'technique')
+    UNION
+    SELECT c.id FROM chunks c JOIN notes n ON n.id = c.note
+    WHERE n.subtypes <> '{{}}' AND %(subtype)s = ANY(n.subtypes) AND {which}
+"""
+"""The other sections of a page or a technique that is near, and what names the verdict."""
 
 _TERMS = sql.SQL("c.terms || ''::tsvector")
 """Decompressed once, and not again for each word."""
@@ -410,7 +414,7 @@ class _Look:
         # A verdict is a question that the house has an answer to.
         known = bool(self._subtype) and kind != "document"
         near = 1.0 if known else self._near(covered, float(cosine))
-        shows = source not in ("notes", "documents")
+        shows = source not in NO_PROJECT
         return Passage(chunk, note, kind, heading, position, weight * score, near, covered, shows)
 
     def _near(self, covered: float, cosine: float) -> float:
@@ -463,9 +467,11 @@ def _statement(
             for i in range(slots)
         )
 
+    # Of an index's order; where few rows are compared, to convert them costs more than the rest.
     distance = sql.SQL("e.vector::halfvec({0}) <=> %(vector)s::vector::halfvec({0})").format(
         sql.Literal(dimension)
     )
+    exact = sql.SQL("e.vector <=> %(vector)s::vector")
     house = which == HOUSE  # few of many: neither index would find them
     nearest: sql.Composable = sql.SQL(_NO_VECTORS)
     cosine: sql.Composable = sql.SQL("0.0")
@@ -474,9 +480,12 @@ def _statement(
         table = sql.Identifier(table_name.strip('"'))
         part = house or which == OF_KIND
         nearest = sql.SQL(_NEAREST_OF_PART if part else _NEAREST).format(
-            table=table, which=sql.SQL(which), distance=distance, nearest=sql.Literal(NEAREST)
+            table=table,
+            which=sql.SQL(which),
+            distance=exact if part else distance,
+            nearest=sql.Literal(NEAREST),
         )
-        cosine = sql.SQL("coalesce(nullif(1 - ({}), 'NaN'), 0)").format(distance)
+        cosine = sql.SQL("coalesce(nullif(1 - ({}), 'NaN'), 0)").format(exact)
         join = sql.SQL("LEFT JOIN {} e ON e.chunk = found.chunk").format(table)
     matching = sql.SQL(_MATCHING_OF_HOUSE if house else _MATCHING).format(
         terms=_TERMS,
@@ -491,7 +500,7 @@ def _statement(
         covered=summed(_COVERED),
         ranked=summed(_RANKED),
         terms=_TERMS,
-        which=sql.SQL(which),
+        pages=sql.SQL("" if which == OTHERS else _PAGES).format(which=sql.SQL(which)),
         cosine=cosine,
         join=join,
     )

@@ -53,7 +53,10 @@ FROM unnest(%s::text[]) t (token), LATERAL unnest(to_tsvector('english', t.token
 LEFT JOIN words w ON w.word = q.lexeme
 """
 
-_HOUSE: LiteralString = "notes n JOIN chunks c ON c.note = n.id AND n.kind <> 'document'"
+_HOUSE: LiteralString = """(
+    SELECT c.terms FROM notes n JOIN chunks c ON c.note = n.id WHERE n.kind <> 'document' OFFSET 0
+) c"""
+"""OFFSET 0: the index would bring all rows that have the words, whosever they are."""
 
 _IDENTIFIERS: LiteralString = """
 SELECT p.words::text, p.loose::text, (

@@ -143,6 +143,8 @@ def _research(record: RunRecord) -> str:
     assert record.research is not None
     findings = record.research
     parts = ["## Sources", _text(findings.summary)]
+    if findings.digest:
+        parts.append(_text(findings.digest))
     if findings.degraded:
         parts.append(f"Fallback: {_text(findings.degraded)}")
     parts.append(

@@ -52,7 +52,9 @@ def plan(**hypothesis: str) -> str:
     return f"```json\n{json.dumps([named])}\n```"
 
 
-def run(folder: Path, nim: Nim, plans: list[str], iterations: int = 2) -> RunRecord:
+def run(
+    folder: Path, nim: Nim, plans: list[str], iterations: int = 2, *, digest: bool = False
+) -> RunRecord:
     """With these answers of the planner, one after the other."""
     source = folder / "sums.cu"
     source.write_text(ROW_SUMS)
@@ -60,13 +62,17 @@ def run(folder: Path, nim: Nim, plans: list[str], iterations: int = 2) -> RunRec
 
     def answer(asked: Asked) -> Reply:
         role = role_of(asked)
-        said = {"coder": FOUR_LANES, "reflector": "Coalesced rows were what it lacked."}
+        said = {
+            "coder": FOUR_LANES, "reflector": "Coalesced rows were what it lacked.",
+            "reasoner": "Give a row to a warp [1]. It is 9 times faster. It costs a shuffle [77].",
+        }  # fmt: skip
         return Reply(next(left) if role == "planner" else said[role])
 
     nim.answer_with(answer)
     options = run_options(
         source, folder / "run", target("A10", None), optimizer="llm", model=Nim.model,
-        use_memory=False, max_iterations=iterations, max_trials=4, policy=Policy(seed=5),
+        use_memory=False, digest=digest, max_iterations=iterations, max_trials=4,
+        policy=Policy(seed=5),
     )  # fmt: skip
     return start(options, lambda _: None, load_settings())
 
@@ -113,3 +119,28 @@ def test_a_planner_asks_for_a_transformation_and_ends_the_run(tmp_path: Path, ni
     assert '"transformation": only to have cudaops apply it' in question
     assert "split_work" in question
     assert gain_sentence(record) == ""
+
+
+def test_what_passages_come_to_is_asked_once_a_verdict(tmp_path: Path, nim: Nim) -> None:
+    ended = f"```json\n{json.dumps({'nothing': NOTHING})}\n```"
+    record = run(
+        tmp_path, nim, [plan(title="lanes share a row", transformation="cooperate"), ended],
+        digest=True,
+    )  # fmt: skip
+    findings = record.research
+    assert findings is not None
+    assert findings.digest == f"Give a row to a warp [{findings.citations[0].note}]."
+    roles = [role_of(chat) for chat in nim.chats]
+    assert record.profile is not None
+    verdicts = {record.profile.verdict_detail.subtype}
+    if record.profile.best_verdict is not None:
+        verdicts.add(record.profile.best_verdict.subtype)
+    assert roles[0] == "reasoner"
+    assert 1 <= roles.count("reasoner") <= len(verdicts)
+    assert record.model is not None
+    assert record.model.by_role["reasoner"].calls == roles.count("reasoner")
+    planner = next(chat for chat, role in zip(nim.chats, roles, strict=True) if role == "planner")
+    assert findings.digest in planner.prompt
+    assert findings.digest.replace("[", "") in (
+        (tmp_path / "run" / "report.md").read_text("utf-8").replace("\\", "").replace("[", "")
+    )

@@ -17,7 +17,7 @@ from mcp.shared.exceptions import McpError
 from cudaops.domain.run import Citation
 from cudaops.mcp_servers.knowledge import ExpertNoteText, SearchResult, build_server
 from cudaops.rag.embedding import WordLlamaEmbedder
-from cudaops.rag.knowledge import NOTHING_FOUND, Knowledge, KnowledgeStatus, NoteText
+from cudaops.rag.knowledge import NOTHING_FOUND, IngestReport, Knowledge, KnowledgeStatus, NoteText
 
 
 @pytest.fixture(scope="module")
@@ -164,5 +164,25 @@ def test_a_database_that_refuses_is_a_tool_error_with_the_remedy() -> None:
             with pytest.raises(McpError, match="cannot be reached"):
                 await client.read_resource("note://l1-load-throughput")
         assert not opened
+
+    asyncio.run(talk())
+
+
+def test_a_source_is_added_where_allowed(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "zebra.md").write_text("# Zebra\n\nQuokkas of lane zebra wait at the kiosk.\n")
+    open_knowledge, _ = opener(None, folder)
+
+    async def talk() -> None:
+        async with Client(build_server(open_knowledge, "all")) as client:
+            reply = await client.call_tool("add_source", {"what": str(tmp_path)})
+            assert IngestReport.model_validate(reply.structured_content).written == 1
+            reply = await client.call_tool("search_knowledge", {"query": "zebra quokkas kiosk"})
+            result = SearchResult.model_validate(reply.structured_content)
+            assert result.citations[0].title == "Zebra"
+            with pytest.raises(ToolError, match="does not exist"):
+                await client.call_tool("add_source", {"what": str(tmp_path / "none")})
+        async with Client(build_server(open_knowledge, "packages")) as client:
+            with pytest.raises(ToolError, match="--allow-paths"):
+                await client.call_tool("add_source", {"what": str(tmp_path)})
 
     asyncio.run(talk())

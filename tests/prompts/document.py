@@ -10,6 +10,7 @@ from cudaops.prompts.roles import (
     fixer_prompt,
     planner_prompt,
     reask,
+    reasoner_prompt,
     reflector_prompt,
 )
 from tests.prompts import samples
@@ -39,6 +40,7 @@ def columns() -> dict[str, Prompt]:
         "coder, incumbent": coder_prompt(samples.with_incumbent(), hypothesis),
         "fixer": _fixer(),
         "reflector": _reflector(),
+        "reasoner": reasoner_prompt(samples.first()),
     }
 
 
@@ -48,6 +50,7 @@ def page() -> str:
         "Planner, first iteration": planner_prompt(samples.first(), 3),
         "Coder, after three failures": coder_prompt(samples.after_failures(), samples.HYPOTHESIS),
         "Fixer, after a compile error": _fixer(),
+        "Reasoner, with `--digest`": reasoner_prompt(samples.first()),
         "Reflector, after an attempt": _reflector(),
     }
     first = next(iter(shown.values()))

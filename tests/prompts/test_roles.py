@@ -66,7 +66,8 @@ def test_every_template_gets_exactly_its_variables() -> None:
     environment = Environment(autoescape=False)
     used = set()
     every = chain.from_iterable(chain(*(drafts_of(b).values() for b in briefings())))
-    for draft in (*every, roles.reask_draft("why")):
+    reasoner = roles.reasoner_drafts(samples.first())
+    for draft in (*every, *reasoner, roles.reask_draft("why")):
         needed = meta.find_undeclared_variables(environment.parse(TEMPLATES[draft.template]))
         assert needed == set(draft.values), draft.template
         used.add(draft.template)

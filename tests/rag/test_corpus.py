@@ -10,7 +10,9 @@ from cudaops.cuda.architectures import ARCHITECTURES
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS
 from cudaops.cuda.subtypes import SUBTYPES
-from cudaops.rag.notes import CHUNK_LIMIT, Note, builtin_notes, house_notes
+from cudaops.rag.house import house_notes
+from cudaops.rag.knowledge import Knowledge
+from cudaops.rag.notes import CHUNK_LIMIT, Note, builtin_notes
 
 NOTES = builtin_notes()
 
@@ -99,9 +101,27 @@ def test_limits_of_an_sm_are_those_of_the_device_table() -> None:
 
 
 def test_every_device_is_a_passage_with_its_numbers_and_source() -> None:
-    (note,) = house_notes()
+    note = house_notes()[0]
     for chunk, device in zip(note.chunks(), DEVICES.values(), strict=True):
         assert chunk.heading.startswith(f"{device.name}: ")
         assert f"{device.sm_count} SMs" in chunk.body
         assert f" {device.dram_bandwidth_gb_s:.0f} GB/s" in chunk.body
         assert chunk.body.endswith(f"Source: {device.source}")
+
+
+@pytest.mark.parametrize(
+    ("question", "note", "said"),
+    [
+        ("what does thread coarsening do to code", "transformations", "__global__"),
+        ("shared memory per SM on sm_90", "architectures", "228 KB"),
+        ("dram_bandwidth threshold", "rules", ">= 80"),
+        ("@tune, @scratch and @requires directives", "launch-plans", "@scratch"),
+        ("how many SMs does an L4 have", "devices", "58 SMs"),
+    ],
+)
+def test_what_the_house_knows_is_found(
+    knowledge: Knowledge, question: str, note: str, said: str
+) -> None:
+    first = knowledge.search(question)[0]
+    assert first.note == note
+    assert said in first.text

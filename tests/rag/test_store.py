@@ -14,8 +14,9 @@ import pytest
 
 from cudaops.errors import KnowledgeUnavailable, ModelUnavailable
 from cudaops.rag.embedding import WordLlamaEmbedder
+from cudaops.rag.house import house_notes
 from cudaops.rag.knowledge import Knowledge
-from cudaops.rag.notes import Note, builtin_notes, house_notes
+from cudaops.rag.notes import Note, builtin_notes
 from cudaops.rag.server import Database, open_database
 from cudaops.rag.store import BATCH_CHUNKS, SCHEMA, Store, Synced
 
