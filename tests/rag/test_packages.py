@@ -73,7 +73,8 @@ def test_a_package_is_added_replaced_and_removed(
     wheel(index, "2.0")
     again = mine.add("pypi:cutlass-zebra", only=("zebra/include/**",))
     assert (again.written, again.removed) == (1, 2)
-    assert "x[0] = 2" in mine.search("zebra gemm kernel", 1)[0].text
+    # Notes that answer come first; of three passages one shows how it is done.
+    assert any("x[0] = 2" in found.text for found in mine.search("zebra gemm kernel", 3))
     assert mine.add("pypi:cutlass-zebra==1.0", only=("**/gemm.cuh",)).written == 1
     assert mine.remove("pypi:cutlass-zebra") == 1
     mine.close()

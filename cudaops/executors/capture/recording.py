@@ -119,18 +119,20 @@ class ProgramRecording:
         self,
         program: Program,
         record: Record,
+        timeout_s: float,
         warm_ups: WarmUps = "auto",
         most_bytes: int = TARGET_BYTES,
         remedy: str = "",
         *,
         has_textures: bool = True,
     ) -> None:
-        """`warm_ups`: whether launches outside of what the program times count. `most_bytes`:
-        contents of one kernel's launches that are kept; `remedy`: how the user raises it;
-        `has_textures`: see `CaptureFiles`."""
+        """`timeout_s`: what one run may take; `warm_ups`: whether launches outside of what the
+        program times count; `most_bytes`: contents of one kernel's launches that are kept;
+        `remedy`: how the user raises it; `has_textures`: see `CaptureFiles`."""
         self.has_textures = has_textures
         self.program = program
         self.record = record
+        self.timeout_s = timeout_s
         self.warm_ups = warm_ups
         self.most_bytes = most_bytes
         self.remedy = remedy
@@ -277,8 +279,8 @@ class ProgramRecording:
                 return Misbehaved(what="launch_refused", message=text, location=location)
             if report.all("stopped"):
                 raise InputError(
-                    "the program had launched no kernel when its time was over; --timeout raises "
-                    "the limit"
+                    f"the program had launched no kernel when its {self.timeout_s:g} s were over; "
+                    "--timeout raises the limit"
                 )
             raise InputError(
                 "the program launched no kernel; give it arguments, or input, with which it does, "

@@ -106,7 +106,8 @@ class ProgramRunner:
             limits["CUDAOPS_LAUNCH_SECONDS"] = f"{launch_s:g}"
             limits["CUDAOPS_LETS_BEYOND"] = "1"
         record = functools.partial(self._recorded, limits)
-        return ProgramRecording(self.program, record, warm_ups).capture(kernel, folder)
+        recording = ProgramRecording(self.program, record, self.timeout_s, warm_ups)
+        return recording.capture(kernel, folder)
 
     def why_wrong(self) -> InLockstep | Misbehaved | None:
         """What the checker finds in a program that says that its results are wrong: an access

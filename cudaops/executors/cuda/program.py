@@ -112,8 +112,9 @@ class GpuProgram:
         limit, or launches nothing for PAUSE_SHARE of it, is stopped and captured as far as it
         ran."""
         recording = ProgramRecording(
-            self.program, self._recorded, warm_ups, self.capture_bytes, LARGER, has_textures=False
-        )
+            self.program, self._recorded, self.timeout_s, warm_ups, self.capture_bytes, LARGER,
+            has_textures=False,
+        )  # fmt: skip
         return recording.capture(kernel, folder)
 
     def _recorded(
