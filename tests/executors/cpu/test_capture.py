@@ -451,7 +451,7 @@ def test_wrong_targets_are_told(executor: CpuExecutor, tmp_path: Path) -> None:
     slow = program(
         tmp_path, "#include <unistd.h>\n" + FILL, "sleep(60); fill<<<1, 1>>>(nullptr, 0, 0.0f);"
     )
-    with pytest.raises(InputError, match=r"launched no kernel when its [\d.]+ s were over; --timeout"):
+    with pytest.raises(InputError, match="launched no kernel when its 2 s were over; --timeout"):
         executor.capture(slow, None, (), tmp_path / "c", 2.0, whole=False)
 
 
