@@ -423,7 +423,7 @@ def test_a_block_that_votes_counts_each_thread_once(vote: str, case: Callable[..
         made.same(draft)
 
 
-SOFTMAX = """
+LOSS = """
 __global__ void loss(const float* x, const int* target, float* p, float* loss, int n, int m) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) {
@@ -439,7 +439,7 @@ __global__ void loss(const float* x, const int* target, float* p, float* loss, i
 }"""
 
 
-def _softmax(source: str, case: Callable[..., Case]) -> Case:
+def _loss(source: str, case: Callable[..., Case]) -> Case:
     x = _floats(40, 45)
     target = (np.arange(40) * 7 % 45).astype(np.int32)
     arguments = {"x": x, "target": target, "p": x * 0, "loss": x[:, 0] * 0, "n": 37, "m": 45}
@@ -447,7 +447,7 @@ def _softmax(source: str, case: Callable[..., Case]) -> Case:
 
 
 def test_one_lane_alone_looks_anywhere_at_what_its_team_stored(case: Callable[..., Case]) -> None:
-    made = _softmax(SOFTMAX, case)
+    made = _loss(LOSS, case)
     drafts = every_setting(Cooperate(), made)
     assert len(drafts) >= 3
     for draft in drafts.values():
@@ -462,7 +462,7 @@ def test_one_lane_alone_looks_anywhere_at_what_its_team_stored(case: Callable[..
     ],
 )
 def test_all_lanes_do_not(old: str, new: str, case: Callable[..., Case]) -> None:
-    assert old in SOFTMAX
-    made = _softmax(SOFTMAX.replace(old, new), case)
+    assert old in LOSS
+    made = _loss(LOSS.replace(old, new), case)
     with pytest.raises(NotUnderstood):
         Cooperate().apply(made.draft, {"lanes": 32})
