@@ -64,7 +64,7 @@ class Field(Record):
     is_public: bool = True
     """Whether code beside the structure's own may name it."""
     bits: tuple[int, int] | None = None
-    """Of a bit-field: its lowest bit in the integer that stands at `at_bytes`, and its width."""
+    """Of a bit-field: its lowest bit in the integer at `at_bytes`, and its width."""
 
     def value(self, raw: bytes) -> int | float:
         """This number of a structure's bytes; of `bool` 0 or 1."""

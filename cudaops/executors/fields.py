@@ -81,10 +81,10 @@ class View:
         """Whether any number still is what filled the file with this byte."""
         if self.field is None:
             return holds_fill(path, byte, ELEMENT_BYTES[self.element])
-        fill = filled(byte, 1, self.element).read(0, 1)[0]
         if self.field.bits is not None:  # a bit or two are as the fill by chance
             whole = self.field.model_copy(update={"bits": None})
             return View(self.allocation, whole).holds_fill(path, byte)
+        fill = filled(byte, 1, self.element).read(0, 1)[0]
         return any(over_chunks(lambda part: bool((part == fill).any()), self.stored(path)))
 
 

@@ -51,7 +51,7 @@ LONG_ACCESSES = 600_000
 SMALL = 1_500_000
 """Accesses of global memory that a smaller launch may make: sizes that make more are too large."""
 MOST_THREADS = 1 << 20
-"""Of a launch whose grid stays as it was, or grows."""
+"""Of a launch whose grid stays as it was."""
 MOST_PREFIX_BYTES = 1 << 24
 """Of a buffer that is tried: what a smaller launch reaches lies at the beginning, or not at all."""
 MOST_WHOLE_BYTES = 1 << 25

@@ -20,6 +20,7 @@ from cudaops.program.analysis.effects import (
 )
 from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
+from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.loops import Counted, counted, literal
 from cudaops.transformations.ranges import Ranges
@@ -28,6 +29,7 @@ from cudaops.transformations.trees import changed, declared_in
 _MOST = 2**30 - 1
 """Iterations of the one loop: lanes step further than its end, in an `int`."""
 _INT = "int"
+_NO_NEST = "no nested loops whose bounds the launch gives"
 
 
 def has_nest(draft: Draft) -> bool:
@@ -38,14 +40,25 @@ def has_nest(draft: Draft) -> bool:
     )  # fmt: skip
 
 
+NEST: Setting = {"loops": "collapsed"}
+"""Part of a setting: the pass works on nested loops made one."""
+
+
+def as_set(draft: Draft, setting: Setting) -> Draft:
+    """What a pass with this setting works on. Raises NotUnderstood."""
+    return collapsed(draft) if setting.get("loops") == NEST["loops"] else draft
+
+
 def collapsed(draft: Draft) -> Draft:
     """With every nest of loops as one. Raises NotUnderstood where there is none.
 
     A launch must give the loops' bounds, none of them negative, and their product must fit."""
+    if not has_nest(draft):  # asked first: ranges take longer
+        raise NotUnderstood(_NO_NEST)
     work = _Collapsing(draft)
     body = changed(draft.form.kernel.body, work.change)
     if not work.requires:
-        raise NotUnderstood("no nested loops whose bounds the launch gives")
+        raise NotUnderstood(_NO_NEST)
     return draft.with_body(body).requiring(*work.requires)
 
 

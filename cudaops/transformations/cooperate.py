@@ -17,7 +17,7 @@ from cudaops.program.expressions import folded
 from cudaops.program.launch_expression import ONE, LaunchExpression, build, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.collapse import collapsed, has_nest
+from cudaops.transformations.collapse import NEST, as_set, collapsed
 from cudaops.transformations.conduct import WARP, conduct
 from cudaops.transformations.draft import Draft, Extents, Step
 from cudaops.transformations.lanes import Sharing, Team, choose, limits
@@ -55,11 +55,10 @@ class Cooperate:
         where no loop alone is long enough for a warp."""
         conduct(draft).refuse_unknown()
         found = self._offered(draft)
-        if has_nest(draft):
-            with suppress(NotUnderstood):
-                more = _of_nests(self._offered(collapsed(draft), inner=False))
-                at = len(found) if {"lanes": WARP} in found else 1
-                found[at:at] = more
+        with suppress(NotUnderstood):
+            more = self._offered(collapsed(draft), inner=False)
+            at = len(found) if {"lanes": WARP} in found else 1
+            found[at:at] = [{**x, **NEST} for x in more]
         return tuple(found)
 
     def _offered(self, draft: Draft, *, inner: bool = True) -> list[Setting]:
@@ -86,8 +85,7 @@ class Cooperate:
         """Conditions are on the block's shape, the number of threads, and the bounds of loops that
         are made one."""
         conduct(draft).refuse_unknown()
-        if setting.get("loops") == "collapsed":
-            draft = collapsed(draft)
+        draft = as_set(draft, setting)
         kernel, lanes = draft.form.kernel, int(setting["lanes"])
         loops = Loops(draft, scans=True)
         chosen = _chosen(draft, loops, lanes, inner=setting.get("loops") == "inner")
@@ -117,10 +115,6 @@ class Cooperate:
         if None in made.resolved:
             raise NotUnderstood("a launch configuration that does not allow it")
         return made
-
-
-def _of_nests(settings: Sequence[Setting]) -> list[Setting]:
-    return [{**x, "loops": "collapsed"} for x in settings]
 
 
 def _chosen(draft: Draft, loops: Loops, lanes: int, *, inner: bool) -> dict[int, Split]:

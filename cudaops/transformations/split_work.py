@@ -23,7 +23,7 @@ from cudaops.transformations.blocks import (
     with_extent,
     without_unused,
 )
-from cudaops.transformations.collapse import collapsed, has_nest
+from cudaops.transformations.collapse import NEST, as_set, collapsed
 from cudaops.transformations.combining import merged, neutral, starts_neutral
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import limits, shared_loop
@@ -52,12 +52,10 @@ class SplitWork:
         """Parts that fill the device; the loops from the longest on."""
         free_axis(draft)
         found = self._offered(draft)
-        if has_nest(draft):
-            with suppress(NotUnderstood):
-                most = max((int(x["parts"]) for x in found), default=1)
-                more = self._offered(collapsed(draft))
-                nest: Setting = {"loops": "collapsed"}
-                found[:0] = [{**x, **nest} for x in more if int(x["parts"]) > most]
+        with suppress(NotUnderstood):
+            most = max((int(x["parts"]) for x in found), default=1)
+            more = self._offered(collapsed(draft))
+            found[:0] = [{**x, **NEST} for x in more if int(x["parts"]) > most]
         return tuple(found[:6])
 
     def _offered(self, draft: Draft) -> list[Setting]:
@@ -74,8 +72,7 @@ class SplitWork:
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """The grid's size and the loop's bound are what it is guarded by."""
-        if setting.get("loops") == "collapsed":
-            draft = collapsed(draft)
+        draft = as_set(draft, setting)
         parts, kernel = int(setting["parts"]), draft.form.kernel
         split = next(
             (x for x in _candidates(draft) if _number(draft, x.loop) == setting["loop"]), None

@@ -47,23 +47,24 @@ class _Real(NamedTuple):
 def computes_rounding_errors(program: Program, kernel: Kernel, callee: str) -> bool:
     """Whether an instance of a kernel, or a function that it calls, computes something that is zero
     but for rounding. False for a kernel that clang cannot read."""
-    try:
-        form = kernel_form(program, kernel, callee)
-    except s.NotUnderstood:
-        return False
-    return any(_Body().finds(f.body) for f in (form.kernel, *form.functions))
+    return any(_Body().finds(body) for body in _bodies(program, kernel, callee))
 
 
 def rounds_on_integers(program: Program, kernel: Kernel, callee: str) -> bool:
     """Whether an instance of a kernel, or a function that it calls, divides floating numbers or
     takes a root, an exponential or the like: what it gives on small integers may then be integers
     though something on the way was rounded. False for a kernel that clang cannot read."""
+    bodies = _bodies(program, kernel, callee)
+    return any(_rounds(node) for body in bodies for node in s.below(body))
+
+
+def _bodies(program: Program, kernel: Kernel, callee: str) -> list[tuple[s.Statement, ...]]:
+    """Of the kernel and of all that it calls; none where clang cannot read it."""
     try:
         form = kernel_form(program, kernel, callee)
     except s.NotUnderstood:
-        return False
-    bodies = (form.kernel.body, *(f.body for f in form.functions))
-    return any(_rounds(node) for body in bodies for node in s.below(body))
+        return []
+    return [f.body for f in (form.kernel, *form.functions)]
 
 
 def _rounds(node: object) -> bool:
