@@ -177,7 +177,7 @@ def status(as_json: JsonOption = False) -> None:
 @contextmanager
 def knowledge_base(settings: Settings) -> Iterator[Knowledge]:
     """The knowledge base that these settings name, closed afterwards."""
-    from cudaops.graph.services import open_knowledge
+    from cudaops.graph.toolbox import open_knowledge
 
     knowledge = open_knowledge(settings)
     try:

@@ -235,7 +235,7 @@ def serve(
 
         require_token(host, token)
     from cudaops.graph.hosted import Hosting
-    from cudaops.graph.services import open_knowledge
+    from cudaops.graph.toolbox import open_knowledge
     from cudaops.mcp_servers.servers import build_server
 
     where = place(options.executor or settings.executor, options.device, options.arch)

@@ -135,7 +135,7 @@ NVIDIA_KEY = "NVIDIA_API_KEY"
 
 def knowledge(site: CheckContext) -> CheckOutcome:
     """Search the notes."""
-    from cudaops.graph.services import open_knowledge
+    from cudaops.graph.toolbox import open_knowledge
 
     store = open_knowledge(site.settings)
     try:

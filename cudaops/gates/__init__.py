@@ -28,5 +28,5 @@
 
 `evaluate.py` takes a candidate through them. `accuracy.py` says what is exact enough. Whether the
 comparison can tell wrong from right on a program, before any candidate: `qualification.py`, with
-the wrong results of `controls.py` and `operands.py`.
+the wrong results of `negative_controls.py` and `operands.py`.
 """

@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cudaops.agents.developer import Developer, RunView
-from cudaops.agents.tools import Toolbox
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.performance_limit import PerformanceLimit
 from cudaops.domain.profile import Profile, Verdict
@@ -21,6 +21,9 @@ from cudaops.graph.folder import CANDIDATE, iteration_folder
 from cudaops.graph.state import State
 from cudaops.memory.run_memory import RunMemory
 from cudaops.sandbox.workbench import Workbench
+
+if TYPE_CHECKING:
+    from cudaops.agents.tools import Toolbox
 
 SEARCH_TRIALS = 10
 SEARCH_SECONDS = 2.5

@@ -35,7 +35,7 @@ from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
 
 if TYPE_CHECKING:
-    from cudaops.graph.run import OpenRun
+    from cudaops.graph.opening import OpenRun
     from cudaops.models.mcp_sampling import HostModel
 
 
@@ -123,7 +123,7 @@ class Hosting:
     def write_run(self, bench: Workbench, decision: JudgedRewrite) -> RunRecord:
         """Keep an accepted rewrite as a run in the bench's folder, with its certificate."""
         from cudaops.agents.supervisor import attempt_of
-        from cudaops.graph.run import finish
+        from cudaops.graph.finishing import finish
         from cudaops.graph.verify_files import decided_state
 
         started = time.monotonic()
@@ -139,7 +139,7 @@ class Hosting:
         self, runs: Path, programs: _OpenPrograms
     ) -> Callable[[Path, KernelOptions], Workbench]:
         def open_program(path: Path, asked: KernelOptions) -> Workbench:
-            from cudaops.graph.run import begin
+            from cudaops.graph.opening import begin
 
             where = self._where(asked) if isinstance(asked, OpenOptions) else self.where
             options = self._options(path, runs, asked, where=where, policy=self.policy)

@@ -64,13 +64,12 @@ class Development(NamedTuple):
         return self.spent if self.caller is None else self.caller.use(fell_back)
 
 
-def check_model(options: RunOptions, settings: Settings) -> None:
+def check_model(model: str, options: RunOptions, settings: Settings) -> None:
     """Raise InputError before anything runs where the model's name, address or price is wrong."""
-    if options.optimizer == "llm" and options.model is not None:
-        name = _named(options.model, options)
-        _price(name, access_of(settings), options, settings)
-        if name.provider == "scripted":
-            read_script(Path(name.model))
+    name = _named(model, options)
+    _price(name, access_of(settings), options, settings)
+    if name.provider == "scripted":
+        read_script(Path(name.model))
 
 
 def develop(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import shlex
 from pathlib import Path
 from typing import NamedTuple
 
-from cudaops.agents.tools import Toolbox
 from cudaops.cuda.architectures import microarchitecture
 from cudaops.cuda.devices import device, plugged_devices
 from cudaops.cuda.verdict import all_rules
@@ -27,17 +25,12 @@ from cudaops.gates.plugged import plugged_gates
 from cudaops.gates.qualification import qualification_of
 from cudaops.gates.reference import require_author
 from cudaops.graph.certificate import run_anchors
-from cudaops.mcp_servers.servers import build_servers
-from cudaops.mcp_servers.sessions import Session
 from cudaops.problem.host_program import problem_program
 from cudaops.problem.reference import FIRST_SEED, Drawer, find_interpreter
 from cudaops.problem.torch_extension import open_torch
 from cudaops.program.compilation import read_compilation
 from cudaops.program.parse import load_program, require_kernels
 from cudaops.prompts.hints import plugged_hints
-from cudaops.rag.embedding import choose_embedder, choose_reranker
-from cudaops.rag.knowledge import Knowledge
-from cudaops.rag.server import open_database
 from cudaops.recipes.registry import all_recipes
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from cudaops.settings import Settings
@@ -281,34 +274,3 @@ def _problem(options: RunOptions, executor: Executor) -> Program:
     first.copy_inputs(options.program_folder)
     remove(folder)
     return program
-
-
-def check_database(settings: Settings) -> None:
-    """Raise KnowledgeUnavailable where a server was asked for by DATABASE_URL and refuses.
-
-    Whoever names a server means it; only the embedded one may fail and be done without.
-    """
-    if settings.database_url is not None:
-        open_database(settings.database_url.get_secret_value()).close()
-
-
-def open_knowledge(settings: Settings) -> Knowledge:
-    """The knowledge base of the settings. Raises KnowledgeUnavailable."""
-    url = settings.database_url.get_secret_value() if settings.database_url else None
-    key = settings.nvidia_api_key.get_secret_value() if settings.nvidia_api_key else None
-    own = settings.nvidia_base_url
-    embedder = choose_embedder(key, settings.nvidia_embed_url or own, settings.nvidia_embed_model)
-    # A key for one's own NIM is not one for the hosted reranker.
-    hosted_key = key if settings.nvidia_rerank_url or not own else None
-    reranker = choose_reranker(hosted_key, settings.nvidia_rerank_url, settings.nvidia_rerank_model)
-    return Knowledge.open(
-        database_url=url,
-        data_folder=settings.knowledge_folder,
-        embedder=embedder,
-        reranker=reranker,
-    )
-
-
-def build_toolbox(bench: Workbench, settings: Settings) -> Toolbox:
-    """The servers for one open program, in memory."""
-    return Toolbox(build_servers(Session(bench=bench), functools.partial(open_knowledge, settings)))

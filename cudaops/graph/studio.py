@@ -35,18 +35,16 @@ from cudaops.domain.run import RunOptions, RunRecord
 from cudaops.errors import EnvironmentFailure, InputError
 from cudaops.executors.base import close_executor
 from cudaops.graph.build import Graph, build_graph
-from cudaops.graph.resolve_options import new_folder, place, resolve, source_file
-from cudaops.graph.run import (
-    OpenRun,
-    begin,
+from cudaops.graph.finishing import finish
+from cudaops.graph.loop import (
     beginning,
-    finish,
     open_context,
     recursion_limit,
-    reopen,
     resuming,
     services_of,
 )
+from cudaops.graph.opening import OpenRun, begin, reopen
+from cudaops.graph.resolve_options import new_folder, place, resolve, source_file
 from cudaops.graph.state import Json, State
 from cudaops.reports import markdown
 from cudaops.settings import Settings

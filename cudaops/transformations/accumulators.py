@@ -301,9 +301,9 @@ def _part_names(draft: Draft, found: Accumulator, factor: int) -> list[str]:
     stem = f"{found.name}_" if found.name[-1].isdigit() else found.name
     names: list[str] = []
     for n in range(1, factor):
-        name = draft.free(f"{stem}{n}")
+        name = draft.fresh_name(f"{stem}{n}")
         while name in names:
-            name = draft.free(f"{name}_")
+            name = draft.fresh_name(f"{name}_")
         names.append(name)
     return names
 

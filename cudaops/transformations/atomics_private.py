@@ -130,7 +130,7 @@ class _Thread:
         number, count = threads_of(draft)
         if number == "threadIdx.x":
             return cls(number, count, ())
-        thread, threads = draft.free("thread"), draft.free("threads")
+        thread, threads = draft.fresh_name("thread"), draft.fresh_name("threads")
         lines = f"const unsigned {thread} = {number};\nconst unsigned {threads} = {count};"
         return cls(thread, threads, (Raw(lines),))
 
@@ -278,7 +278,7 @@ def _address(draft: Draft, group: _Group, at: str) -> str:
 def _in_register(draft: Draft, group: _Group, thread: _Thread) -> _Made:
     """Each thread's own total; then over lanes, warps, and one atomic a block."""
     stem = s.plain_name(group.base)
-    total, totals = draft.free(f"{stem}_total"), draft.free(f"{stem}_totals")
+    total, totals = draft.fresh_name(f"{stem}_total"), draft.fresh_name(f"{stem}_totals")
     kind = (
         "unsigned" if (group.type, group.operation.function) == ("int", "atomicAdd") else group.type
     )
@@ -286,7 +286,7 @@ def _in_register(draft: Draft, group: _Group, thread: _Thread) -> _Made:
     combine, function = group.operation.combine, group.operation.function
     sites = tuple((x, _collected(x, total)) for x in group.sites)
     index = draft.printer().expression(group.sites[0].index)
-    lanes, warp = draft.free("lanes"), draft.free("warp")
+    lanes, warp = draft.fresh_name("lanes"), draft.fresh_name("warp")
     shuffled = combine.format(a=total, b=f"__shfl_down_sync({_WHOLE}, {total}, {lanes})")
     gathered = combine.format(a=total, b=f"{totals}[{warp}]")
     text = f"""
@@ -323,15 +323,15 @@ def _collected(site: AtomicSite, total: str) -> s.Evaluate:
 def _in_copy(draft: Draft, group: _Group, thread: _Thread) -> _Made:
     """A copy of the array's begin for each block."""
     stem = s.plain_name(group.base)
-    copy, at = draft.free(f"{stem}_of_block"), draft.free("bin")
+    copy, at = draft.fresh_name(f"{stem}_of_block"), draft.fresh_name("bin")
     nothing, count = group.operation.identity(group.type), str(group.elements)
-    value = draft.free("collected")
+    value = draft.fresh_name("collected")
     known = group.array == group.base and _highest(draft, group.array, ELEMENT_BYTES[group.type])
     inside = 0 < known <= group.elements
     before = f"__shared__ {group.type} {copy}[{count}];\n"
     length = None if inside else _length(draft, group)
     if length is not None:
-        used = draft.free(f"{stem}_used")
+        used = draft.fresh_name(f"{stem}_used")
         before += f"const unsigned {used} = min((unsigned){length}, {count}u);\n"
         count = used
     each = f"for (unsigned {at} = {thread.number}; {at} < {count}; {at} += {thread.count})"
@@ -373,7 +373,7 @@ def _into_copy(draft: Draft, site: AtomicSite, copy: str, count: str, *, inside:
         raise NotUnderstood("an index with a side effect")
     named: tuple[s.Statement, ...] = ()
     if not inside and not isinstance(index, s.Name | s.Number):
-        name = draft.free("to")
+        name = draft.fresh_name("to")
         named = (s.Declare(f"const {kind}", name, value=index),)
         index = s.Name(name, type=kind)
     place = s.Unary("&", s.Index(s.Name(copy), index))

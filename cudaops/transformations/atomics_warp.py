@@ -61,8 +61,8 @@ class AtomicsWarp:
         number, _ = threads_of(draft)
         begins: tuple[Raw, ...] = ()
         if number != "threadIdx.x":
-            begins = (Raw(f"const unsigned {draft.free('thread')} = {number};"),)
-            number = draft.free("thread")
+            begins = (Raw(f"const unsigned {draft.fresh_name('thread')} = {number};"),)
+            number = draft.fresh_name("thread")
         result: Any = body
         for site in sites:
             result = swapped(result, site.outer, site.text(draft, number))
@@ -94,7 +94,7 @@ class _Site:
     def text(self, draft: Draft, number: str) -> s.Block:
         """In its place."""
         address, value = self.call.arguments
-        part, lanes = draft.free("part"), draft.free("lanes")
+        part, lanes = draft.fresh_name("part"), draft.fresh_name("lanes")
         wraps = self.type == "int" and self.operation.function == "atomicAdd"
         kind = "unsigned" if wraps else self.type
         nothing = self.operation.identity(self.type)

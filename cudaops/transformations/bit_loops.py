@@ -109,7 +109,7 @@ def _dependent(node: s.For, known: set[str]) -> Iterator[str]:
 def unrolled_by_bits(draft: Draft, function: s.Function, node: s.For) -> str:
     """The function's text with the loop's bound, fully unrolled. Raises NotUnderstood."""
     turns = most_turns(draft, node, function)
-    turn: Any = s.Name(draft.free("turn"), type="int")
+    turn: Any = s.Name(draft.fresh_name("turn"), type="int")
     assert node.condition is not None
     left = s.If(s.Unary("!", node.condition, type="bool"), (s.Leave("break"),))
     bounded = s.For(

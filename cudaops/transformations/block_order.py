@@ -22,9 +22,9 @@ from cudaops.program import syntax as s
 from cudaops.program.plans import GRID_MOST
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import conduct, functions_say
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.places import AXES, builtin, builtins_in
+from cudaops.transformations.thread_communication import functions_say, thread_communication
 from cudaops.transformations.trees import changed
 
 _LEAST_BLOCKS = 264
@@ -47,7 +47,7 @@ class BlockOrder:
         """Orders of the axes that have several blocks, turned round first; once a kernel."""
         if any(x.name == self.name and x.kernel in ("", draft.launch.kernel) for x in draft.steps):
             return ()
-        conduct(draft)
+        thread_communication(draft)
         grid = draft.workloads[0].grid
         extents = {a: int(getattr(grid, a)) for a in AXES}
         long = "".join(a for a in AXES if extents[a] > 1)
@@ -58,7 +58,7 @@ class BlockOrder:
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Raises NotUnderstood for blocks that wait for each other, or know more of their place."""
-        conduct(draft).refuse_unknown()
+        thread_communication(draft).refuse_unknown()
         if clusters.WORD in draft.text:
             raise NotUnderstood("thread block clusters")
         order = str(setting["order"])

@@ -22,7 +22,7 @@ class Span:
             frozenset(x + number(high) for x in self.ends),
         )
 
-    def met(self, lows: Collection[Polynomial], ends: Collection[Polynomial]) -> Span:
+    def intersect(self, lows: Collection[Polynomial], ends: Collection[Polynomial]) -> Span:
         """Within these as well."""
         return Span(pruned(self.lows | set(lows), 1), pruned(self.ends | set(ends), -1))
 

@@ -20,16 +20,15 @@ from cudaops.program.launch_expression import LaunchExpression, ceil_div
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.bounds_checks import within_bounds
-from cudaops.transformations.conduct import (
-    Conduct,
-    conduct,
-    functions_say,
-    refuse_exchange,
-    require_converged_warps,
-)
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.items import Spread
-from cudaops.transformations.places import AXES, Places, builtin, builtins_in, widest
+from cudaops.transformations.items import CoarsenedBody
+from cudaops.transformations.places import (
+    AXES,
+    GlobalThreadIndex,
+    builtin,
+    builtins_in,
+    covering_bound,
+)
 from cudaops.transformations.predication import without_returns
 from cudaops.transformations.serial import (
     continued,
@@ -38,6 +37,13 @@ from cudaops.transformations.serial import (
     own_parameters,
 )
 from cudaops.transformations.text import with_parameters
+from cudaops.transformations.thread_communication import (
+    ThreadCommunication,
+    functions_say,
+    refuse_exchange,
+    require_converged_warps,
+    thread_communication,
+)
 from cudaops.transformations.trees import changed
 from cudaops.transformations.uniformity import Uniformity
 
@@ -58,7 +64,7 @@ class Coarsen:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Axes with more than one block, the longest first; strided, then neighbours."""
-        conduct(draft)
+        thread_communication(draft)
         used = builtins_in(draft.form.kernel.body)
         axes = [a for a in AXES if f"blockIdx.{a}" in used and _blocks(draft, a) > 1]
         axes.sort(key=lambda a: -_blocks(draft, a))
@@ -93,8 +99,8 @@ class _Coarsening:
     def __init__(self, draft: Draft, factor: int, axis: str, spread: bool) -> None:
         self._wants_spread, self.is_spread = spread, False
         self._draft, self._factor, self._axis = draft, factor, axis
-        self._conduct: Conduct = conduct(draft)
-        self._item = draft.free("item")
+        self._communication: ThreadCommunication = thread_communication(draft)
+        self._item = draft.fresh_name("item")
         self._body = draft.form.kernel.body
         self._header = draft.printer().header
         self._arguments: list[LaunchExpression] = []
@@ -115,7 +121,7 @@ class _Coarsening:
         mine = s.Binary("*", block, number, type="unsigned")
         new: Any = s.Binary("+", mine, s.Name(self._item, type="int"), type="unsigned")
         count = f"gridDim.{axis}"
-        named: Any = s.Name(draft.free("blocks"), type="unsigned")
+        named: Any = s.Name(draft.fresh_name("blocks"), type="unsigned")
         uses = sum(1 for x in s.below(self._body) if builtin(x) == f"blockIdx.{axis}")
 
         def change(x: Any) -> Any:
@@ -131,7 +137,7 @@ class _Coarsening:
         lines = self._spread(body) if self._may_spread() else None
         if lines is None:
             if uses > 1:
-                name = s.Name(draft.free("block"), type="unsigned")
+                name = s.Name(draft.fresh_name("block"), type="unsigned")
                 body = renamed_node(body, new, name)
                 body = (s.Declare("const unsigned", name.text, value=new), *body)
             lines = self._one_by_one(body)
@@ -141,7 +147,7 @@ class _Coarsening:
 
     def _kept_within(self, body: Any, block: Any, blocks: Any) -> tuple[Any, ...]:
         """The body for blocks of the author's alone."""
-        if self._conduct.returns:
+        if self._communication.returns:
             return (s.If(s.Binary(">=", block, blocks), (s.Leave("return"),)), *body)
         return (s.If(s.Binary("<", block, blocks), tuple(body)),)
 
@@ -149,8 +155,8 @@ class _Coarsening:
         """A condition under which blocks beyond the author's do nothing; None where there is none
         and they must be kept from it."""
         draft, axis = self._draft, self._axis
-        if not self._conduct.barriers and not self._conduct.shared:
-            found = widest(draft, axis)
+        if not self._communication.barriers and not self._communication.shared:
+            found = covering_bound(draft, axis)
             if found is not None:
                 return found.covered
         if all(getattr(w.grid, axis) % self._factor == 0 for w in draft.workloads):
@@ -166,16 +172,16 @@ class _Coarsening:
     def by_neighbours(self) -> Draft:
         """Threads next to each other in the grid."""
         draft, axis = self._draft, self._axis
-        if functions_say(draft) or not self._conduct.is_alone:
+        if functions_say(draft) or not self._communication.is_alone:
             raise NotUnderstood("a barrier or shared-memory communication within the block")
-        places = Places.of(draft, self._body, axis)
+        places = GlobalThreadIndex.of(draft, self._body, axis)
         number, item = s.Number(str(self._factor)), s.Name(self._item, type="int")
 
         def new(place: Any) -> Any:
             return s.Binary("+", s.Binary("*", place, number), item, type=place.type)
 
         body = places.replaced(self._body, new)
-        found = widest(draft, axis)
+        found = covering_bound(draft, axis)
         requires = []
         if found is not None:
             requires.append(found.covered)
@@ -201,7 +207,7 @@ class _Coarsening:
     # Bodies
 
     def _may_spread(self) -> bool:
-        if not self._wants_spread or not self._conduct.is_alone:
+        if not self._wants_spread or not self._communication.is_alone:
             return False
         try:
             refuse_exchange(self._draft)
@@ -212,7 +218,7 @@ class _Coarsening:
     def _spread(self, body: Any, *, whole: bool = False) -> tuple[Any, ...] | None:
         """Statement by statement; None where that cannot be."""
         try:
-            spread = Spread(
+            spread = CoarsenedBody(
                 self._draft, without_returns(own_parameters(self._draft, body)), self._item,
                 self._factor, pure_functions(self._draft.form),
                 (lambda _: True) if whole else None,
@@ -226,18 +232,22 @@ class _Coarsening:
 
     def _one_by_one(self, body: Any) -> tuple[Any, ...]:
         """Every item after the one before it, with its own parameters."""
-        synchronised = self._conduct.barriers or self._conduct.collectives or self._conduct.shared
-        if self._conduct.collectives:
+        synchronised = (
+            self._communication.barriers
+            or self._communication.collectives
+            or self._communication.shared
+        )
+        if self._communication.collectives:
             require_converged_warps(self._draft)
-        if self._conduct.returns:
-            waits = synchronised or self._conduct.calls_other
+        if self._communication.returns:
+            waits = synchronised or self._communication.calls_other
             if waits:
                 _refuse_left(self._draft)
             body = without_returns(body) if waits else continued(body)
         body = own_parameters(self._draft, body)
         kept = [x for x in body if isinstance(x, s.Declare) and x.shared]
         rest = [x for x in body if not (isinstance(x, s.Declare) and x.shared)]
-        if self._conduct.shared:
+        if self._communication.shared:
             rest.append(s.Evaluate(s.Call("__syncthreads", ())))
         early, rest = invariant(self._draft, rest, self._item)
         loop = item_loop(self._item, self._factor, rest)

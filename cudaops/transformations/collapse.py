@@ -136,9 +136,9 @@ class _Collapsing:
 
     def _free(self, wanted: str) -> str:
         """A name that neither the draft nor a loop made here has."""
-        name = self._draft.free(wanted)
+        name = self._draft.fresh_name(wanted)
         while name in self._counts:
-            name = self._draft.free(f"{name}_")
+            name = self._draft.fresh_name(f"{name}_")
         return name
 
     def _count(self, loop: Counted) -> LaunchExpression | None:

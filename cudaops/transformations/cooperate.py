@@ -18,11 +18,11 @@ from cudaops.program.launch_expression import ONE, LaunchExpression, build, prod
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.collapse import NEST, as_set, collapsed
-from cudaops.transformations.conduct import WARP, conduct
 from cudaops.transformations.draft import Draft, Extents, Step
-from cudaops.transformations.lanes import Sharing, Team, choose, limits
+from cudaops.transformations.lanes import Sharing, ThreadGroup, choose, limits
 from cudaops.transformations.splitting import Loops, Split
 from cudaops.transformations.text import Raw
+from cudaops.transformations.thread_communication import WARP, thread_communication
 from cudaops.transformations.trees import changed
 
 _MOST_THREADS = 67_108_864
@@ -53,7 +53,7 @@ class Cooperate:
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """A warp, a part of one, a block; outer loops before inner ones. Nests as one loop: first
         where no loop alone is long enough for a warp."""
-        conduct(draft).refuse_unknown()
+        thread_communication(draft).refuse_unknown()
         found = self._offered(draft)
         with suppress(NotUnderstood):
             more = self._offered(collapsed(draft), inner=False)
@@ -84,7 +84,7 @@ class Cooperate:
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Conditions are on the block's shape, the number of threads, and the bounds of loops that
         are made one."""
-        conduct(draft).refuse_unknown()
+        thread_communication(draft).refuse_unknown()
         draft = as_set(draft, setting)
         kernel, lanes = draft.form.kernel, int(setting["lanes"])
         loops = Loops(draft, scans=True)
@@ -92,8 +92,8 @@ class Cooperate:
         if not chosen:
             raise NotUnderstood("no loop whose iterations can be divided")
         place = _placed(draft, kernel.body, lanes)
-        lane = draft.free("lane")
-        team = Team(draft, lanes, lane, place.mask(draft), is_block=lanes > 32)
+        lane = draft.fresh_name("lane")
+        team = ThreadGroup(draft, lanes, lane, place.mask(draft), is_block=lanes > 32)
         body = Sharing(draft, loops, team, chosen, kernel.body).shared(whole_kernel=True)
         mapped = changed(tuple(body), place.change)
         number = "threadIdx.x" if team.is_block else f"threadIdx.x % {lanes}"
@@ -157,7 +157,7 @@ class _Placed:
 
     def mask(self, draft: Draft) -> str:
         """Of a team, as an expression."""
-        return "0xffffffff" if self.lanes >= 32 else draft.free("team")
+        return "0xffffffff" if self.lanes >= 32 else draft.fresh_name("team")
 
 
 def _member(node: Any) -> str:
@@ -251,7 +251,7 @@ def _placed(draft: Draft, body: Sequence[Any], lanes: int) -> _Placed:
         )  # fmt: skip
     if not _divides(draft, lanes):
         raise NotUnderstood("a block size that is not divisible by the group")
-    thread = draft.free("thread")
+    thread = draft.fresh_name("thread")
     names = {
         "threadIdx.x": s.Name(thread),
         "blockIdx.x": s.Binary("/", of("blockIdx"), number),

@@ -55,7 +55,7 @@ class Distribute:
         axis, parts = free_axis(draft), int(setting["parts"])
         chosen = _chosen(draft)
         _refuse_rest(draft, chosen)
-        part = draft.free("part")
+        part = draft.fresh_name("part")
         new: dict[int, tuple[Any, ...]] = {}
         for key, split in chosen.items():
             before, loop = shared_loop(split, part, str(parts))

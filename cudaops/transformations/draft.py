@@ -401,22 +401,22 @@ class Draft:
         pairs = zip(self.subject.workloads, self.resolved, strict=True)
         return tuple(environment(rewrite, kernel, w) for w, launch in pairs if launch is not None)
 
-    def free(self, wanted: str) -> str:
+    def fresh_name(self, wanted: str) -> str:
         """A name that neither the author nor the draft uses."""
         return _free(wanted, self.taken | _names([self.text]) | {name for name, _ in self.scratch})
 
-    def free_beside(self, wanted: str, taken: set[str]) -> str:
+    def fresh_name_beside(self, wanted: str, taken: set[str]) -> str:
         """Such a name that is none of `taken` either, and one of them from then on: for edits that
         are not in the draft yet."""
-        name, at = self.free(wanted), 2
+        name, at = self.fresh_name(wanted), 2
         while name in taken:
-            name, at = self.free(f"{wanted}{at}"), at + 1
+            name, at = self.fresh_name(f"{wanted}{at}"), at + 1
         taken.add(name)
         return name
 
     # Other drafts
 
-    def owned(self, name: str) -> Draft:
+    def with_own_copy_of(self, name: str) -> Draft:
         """With a copy of one of the author's device functions, under another name, in the draft,
         where it can be edited; itself where the draft has its own. Raises NotUnderstood."""
         function = self.form.function(name)
@@ -435,7 +435,7 @@ class Draft:
                   if i.name == name and i.body is not None]  # fmt: skip
         if item is None or item.kind != "function" or len(others) != 1 or spelled != name:
             raise NotUnderstood(f"{name} in a class, one of several, or where it is defined")
-        own = self.free(f"{name}_fast")
+        own = self.fresh_name(f"{name}_fast")
         copy = plain_text(facts.lexed.text[item.start : item.end])
         if "#" in copy:
             copy = resolved(copy, function, item.start)

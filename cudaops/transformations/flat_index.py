@@ -29,11 +29,11 @@ from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, divide, number, of, symbol
 from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import conduct, functions_say
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.places import Places, builtins_in
+from cudaops.transformations.places import GlobalThreadIndex, builtins_in
 from cudaops.transformations.ranges import launch_expression
 from cudaops.transformations.serial import own_parameters
+from cudaops.transformations.thread_communication import functions_say, thread_communication
 from cudaops.transformations.trees import renamed
 from cudaops.transformations.variables import Variables
 
@@ -53,7 +53,7 @@ class Part:
 
 
 @dataclass
-class Reach:
+class FlatBound:
     """Which indices a kernel does something for."""
 
     before: list[Any]
@@ -79,10 +79,10 @@ class FlatIndex:
 
     def __post_init__(self) -> None:
         draft = self.draft
-        if functions_say(draft) or not conduct(draft).is_alone:
+        if functions_say(draft) or not thread_communication(draft).is_alone:
             raise NotUnderstood("a barrier or shared-memory communication within the block")
         body: Any = own_parameters(draft, draft.form.kernel.body)
-        self.places = Places.of(draft, body, self.axis)
+        self.places = GlobalThreadIndex.of(draft, body, self.axis)
         found: list[Any] = []
 
         def hold(place: Any) -> Any:
@@ -115,7 +115,7 @@ class FlatIndex:
 
     # Bounds
 
-    def _reach(self, body: Sequence[Any]) -> Reach:
+    def _reach(self, body: Sequence[Any]) -> FlatBound:
         pure, local = pure_functions(self.draft.form), set(local_variables(body))
         at = next(
             (i for i, x in enumerate(body)
@@ -129,20 +129,20 @@ class FlatIndex:
                 if found is not None:
                     tested, limit, others = found
                     others = [replace(rest[0], condition=others, where=None)] if others else []
-                    return Reach(before, [*others, *rest[1:]], tested, limit, is_left=True)
+                    return FlatBound(before, [*others, *rest[1:]], tested, limit, is_left=True)
             case s.If(condition, yes, ()) if is_last:
                 found = self._bound(condition, "&&", "<", ">")
                 if found is not None:
                     tested, limit, others = found
                     work = [s.If(others, yes)] if others else list(yes)
-                    return Reach(before, work, tested, limit)
+                    return FlatBound(before, work, tested, limit)
             case s.For() as loop if is_last and (name := self._strided(loop)):
                 assert isinstance(loop.condition, s.Binary)
                 flat = s.Name(FLAT, type=self._type_of(name))
                 work = list(_once_assigned(self.draft, renamed(_ended(loop.body), {name: flat})))
                 self.variables = Variables(self.draft, (*before, *work))
-                return Reach(before, work, flat, loop.condition.right, loop)
-        return Reach(before, rest)
+                return FlatBound(before, work, flat, loop.condition.right, loop)
+        return FlatBound(before, rest)
 
     def _bound(
         self, condition: Any, joint: str, operator: str, flipped: str
@@ -399,7 +399,7 @@ def _once_assigned(draft: Draft, body: Sequence[Any]) -> tuple[Any, ...]:
                 name = next((n for n in waiting if now.get(n, s.Name(n)).text == text), None)
                 if name is not None:
                     stem, nth = s.plain_name(name), 1
-                    while (fresh := draft.free(f"{stem}_{nth}")) in taken:
+                    while (fresh := draft.fresh_name(f"{stem}_{nth}")) in taken:
                         nth += 1
                     taken.add(fresh)
                     whole = s.Binary(operator, target, value, type=target.type)

@@ -26,19 +26,19 @@ from cudaops.program.expressions import folded
 from cudaops.program.launch_expression import ONE, LaunchExpression, product
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import (
+from cudaops.transformations.draft import Draft, Step
+from cudaops.transformations.items import CoarsenedBody
+from cudaops.transformations.places import AXES, GlobalThreadIndex, builtin, builtins_in
+from cudaops.transformations.predication import without_returns
+from cudaops.transformations.serial import own_parameters
+from cudaops.transformations.thread_communication import (
     WARP,
-    Conduct,
-    conduct,
+    ThreadCommunication,
     functions_say,
     functions_wait,
     is_vote,
+    thread_communication,
 )
-from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.items import Spread
-from cudaops.transformations.places import AXES, Places, builtin, builtins_in
-from cudaops.transformations.predication import without_returns
-from cudaops.transformations.serial import own_parameters
 from cudaops.transformations.trees import changed
 
 _SIZES = (64, 32, 128, 256)
@@ -70,7 +70,7 @@ class Fold:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Blocks of one to eight warps, out of larger ones, where no other way gives them."""
-        found = conduct(draft)
+        found = thread_communication(draft)
         blocks = {(w.block.x, w.block.y, w.block.z) for w in draft.workloads}
         if len(blocks) != 1 or (found.is_alone and not _tells_block(draft)):
             return ()
@@ -91,7 +91,7 @@ class Fold:
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Guarded by the block's extent, which must be divisible."""
         axis, factor = str(setting["axis"]), int(setting["factor"])
-        found = conduct(draft)
+        found = thread_communication(draft)
         _refuse(draft, found, axis)
         requires = list(_requires(draft, found, axis, factor))
         body = draft.form.kernel.body
@@ -114,13 +114,13 @@ def _tells_block(draft: Draft) -> bool:
     body = draft.form.kernel.body
     for axis in (a for a in AXES if f"threadIdx.{a}" in builtins_in(body)):
         try:
-            Places.of(draft, body, axis).replaced(body, lambda x: x, totals=True)
+            GlobalThreadIndex.of(draft, body, axis).replaced(body, lambda x: x, totals=True)
         except NotUnderstood:
             return True
     return False
 
 
-def _refuse(draft: Draft, found: Conduct, axis: str) -> None:
+def _refuse(draft: Draft, found: ThreadCommunication, axis: str) -> None:
     body = draft.form.kernel.body
     found.refuse_unknown()
     if functions_say(draft) & {"threadIdx", "blockDim"}:
@@ -134,7 +134,9 @@ def _refuse(draft: Draft, found: Conduct, axis: str) -> None:
         raise NotUnderstood(f"threadIdx.{axis} is not used alone")
 
 
-def _requires(draft: Draft, found: Conduct, axis: str, factor: int) -> Iterator[LaunchExpression]:
+def _requires(
+    draft: Draft, found: ThreadCommunication, axis: str, factor: int
+) -> Iterator[LaunchExpression]:
     """That the block can be divided; into whole warps, where lanes talk to each other."""
     at, extent = AXES.index(axis), draft.launch_expression(f"blockDim.{axis}")
     whole = draft.value(f"blockDim.{axis}") == factor
@@ -175,7 +177,7 @@ def _with_votes(body: Any) -> Any:
 
 def _folded(draft: Draft, body: Any, axis: str, factor: int) -> tuple[Any, ...]:
     """The body for as many items, of which the first is the thread's own number."""
-    item = draft.free("item")
+    item = draft.fresh_name("item")
     own: Any = s.Member(s.Name("threadIdx"), axis, type="unsigned")
     extent: Any = s.Member(s.Name("blockDim"), axis, type="unsigned")
     further = s.Binary("*", s.Name(item, type="int"), extent, type="unsigned")
@@ -194,7 +196,7 @@ def _folded(draft: Draft, body: Any, axis: str, factor: int) -> tuple[Any, ...]:
     pure = pure_functions(draft.form)
     last = NotUnderstood("the rewritten kernel cannot be analysed")
     for guards in (True, False):
-        spread = Spread(draft, rest, item, factor, pure, shared=shared, by_guards=guards)
+        spread = CoarsenedBody(draft, rest, item, factor, pure, shared=shared, by_guards=guards)
         try:
             lines = spread.statements()
             draft.with_body((*shared, *lines))

@@ -63,7 +63,7 @@ def owning(draft: Draft, change: Rewritten) -> Draft:
         if function is None:
             return draft
         try:
-            draft = draft.owned(function.name)
+            draft = draft.with_own_copy_of(function.name)
         except NotUnderstood:
             left_out.add(function.name)
 

@@ -23,12 +23,25 @@ from cudaops.program.launch_expression import ONE, LaunchExpression, build, ceil
 from cudaops.program.plans import GRID_MOST, MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import WARP, Conduct, conduct, functions_say, functions_wait
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.lanes import FULL
-from cudaops.transformations.places import AXES, Places, builtin, builtins_in, threads_along, widest
+from cudaops.transformations.places import (
+    AXES,
+    GlobalThreadIndex,
+    builtin,
+    builtins_in,
+    covering_bound,
+    threads_along,
+)
 from cudaops.transformations.shared_memory import STATIC_BYTES, extent, is_only_indexed, room_for
 from cudaops.transformations.text import with_parameters
+from cudaops.transformations.thread_communication import (
+    WARP,
+    ThreadCommunication,
+    functions_say,
+    functions_wait,
+    thread_communication,
+)
 from cudaops.transformations.trees import changed
 
 _SHAPES = {
@@ -56,7 +69,7 @@ class Geometry:
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Exchanged axes where memory asks for it, then shapes that are not the author's: smaller
         ones first where there are few blocks."""
-        found = conduct(draft)
+        found = thread_communication(draft)
         used = builtins_in(draft.form.kernel.body)
         axes = [a for a in AXES if f"threadIdx.{a}" in used]
         offered: list[Setting] = []
@@ -92,7 +105,7 @@ def _is_regular(draft: Draft, axis: str) -> bool:
     """Whether an axis is used by the thread's place alone."""
     body = draft.form.kernel.body
     try:
-        Places.of(draft, body, axis).replaced(body, lambda x: x, totals=True)
+        GlobalThreadIndex.of(draft, body, axis).replaced(body, lambda x: x, totals=True)
     except NotUnderstood:
         return False
     return True
@@ -116,7 +129,7 @@ def _is_turned(facts: KernelFacts) -> bool:
 
 
 def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draft, str]:
-    found = conduct(draft)
+    found = thread_communication(draft)
     if not found.is_alone or functions_say(draft):
         raise NotUnderstood("a barrier or shared-memory communication within the block")
     body: Any = draft.form.kernel.body
@@ -127,7 +140,7 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
     threads = math.prod(shape.values())
     if not WARP <= threads <= MAX_THREADS:
         raise NotUnderstood(f"{threads} threads per block")
-    places = {a: Places.of(draft, body, a) for a in axes}
+    places = {a: GlobalThreadIndex.of(draft, body, a) for a in axes}
     partner = {"x": "y", "y": "x"} if swap else {a: a for a in axes}
     new_body = body
     for axis in axes:
@@ -171,7 +184,7 @@ def _regrouped(draft: Draft, shape: dict[str, int], *, swap: bool) -> tuple[Draf
 
 def _extent(draft: Draft, axis: str, width: int) -> tuple[LaunchExpression, list[LaunchExpression]]:
     """Blocks of this width along an axis of the author's places, and what must hold for it."""
-    found = widest(draft, axis)
+    found = covering_bound(draft, axis)
     if found is not None and f"gridDim.{axis}" not in builtins_in(draft.form.kernel.body):
         return ceil_div(found.limit, width), [found.covered, found.limit >= 1]
     total = threads_along(draft, axis)
@@ -212,7 +225,7 @@ def bounded_header(draft: Draft, threads: int) -> str:
 # Several blocks as one
 
 
-def _may_stack(draft: Draft, found: Conduct) -> bool:
+def _may_stack(draft: Draft, found: ThreadCommunication) -> bool:
     blocks = [w.block for w in draft.workloads]
     flat = all(b.y == b.z == 1 for b in blocks) and any(w.grid.x > 1 for w in draft.workloads)
     if not flat or found.calls_other or max(b.x for b in blocks) > 256:
@@ -224,17 +237,17 @@ def _may_stack(draft: Draft, found: Conduct) -> bool:
 
 def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
     """`blockIdx.x * rows + threadIdx.y` for `blockIdx.x`, in blocks of so many rows."""
-    found = conduct(draft)
+    found = thread_communication(draft)
     body = draft.form.kernel.body
     used = builtins_in(body)
     _refuse_stack(draft, found, used)
     row = s.Member(s.Name("threadIdx"), "y", type="unsigned")
     block = s.Member(s.Name("blockIdx"), "x", type="unsigned")
     mine = s.Binary("+", s.Binary("*", block, s.Number(str(rows))), row, type="unsigned")
-    name = s.Name(draft.free("block"), type="unsigned")
+    name = s.Name(draft.fresh_name("block"), type="unsigned")
     uses = sum(1 for x in s.below(body) if builtin(x) == "blockIdx.x")
     new: Any = mine if uses == 1 else name
-    blocks = s.Name(draft.free("blocks"), type="unsigned")
+    blocks = s.Name(draft.fresh_name("blocks"), type="unsigned")
     parameters: dict[str, LaunchExpression] = {}
     covered, guard = _rows_end(draft, rows)
     if guard or "gridDim.x" in used:
@@ -269,7 +282,7 @@ def _stacked(draft: Draft, rows: int) -> tuple[Draft, str]:
     return edited.requiring(*requires), f"{rows} of the original blocks are the rows of one."
 
 
-def _refuse_stack(draft: Draft, found: Conduct, used: set[str]) -> None:
+def _refuse_stack(draft: Draft, found: ThreadCommunication, used: set[str]) -> None:
     functions = functions_say(draft) & {"blockIdx", "gridDim", "threadIdx"}
     if not _may_stack(draft, found) or functions or functions_wait(draft):
         raise NotUnderstood("a barrier or shared-memory communication within the block")
@@ -362,7 +375,7 @@ class _Shares:
 
     def _row_of(self, node: s.Declare) -> Any:
         size, smem = ELEMENT_BYTES[node.type], self.draft.launch.smem
-        name = self.draft.free(f"{node.name}_row")
+        name = self.draft.fresh_name(f"{node.name}_row")
         self.parameters[f"const unsigned {name}"] = smem if size == 1 else smem / size
         if size > 1:
             self.requires.append((smem % size).equals(0))
@@ -383,7 +396,7 @@ def _flat(draft: Draft) -> Iterator[LaunchExpression]:
 def _rows_end(draft: Draft, rows: int) -> tuple[list[LaunchExpression], bool]:
     """What must hold for rows beyond the author's to do nothing; whether they must be kept from
     it."""
-    found = widest(draft, "x")
+    found = covering_bound(draft, "x")
     if found is not None:
         return [found.covered], False
     if all(w.grid.x % rows == 0 for w in draft.workloads):

@@ -30,17 +30,10 @@ from cudaops.program.analysis.polynomials import Polynomial, Remainder, Symbol, 
 from cudaops.program.launch_expression import LaunchExpression, build, minimum
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import (
-    Conduct,
-    conduct,
-    functions_say,
-    functions_wait,
-    require_converged_warps,
-)
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.liveness import live_after, live_before
 from cudaops.transformations.places import (
-    Places,
+    GlobalThreadIndex,
     builtin,
     builtins_in,
     threads_along,
@@ -48,6 +41,13 @@ from cudaops.transformations.places import (
 )
 from cudaops.transformations.serial import continued, invariant, own_parameters
 from cudaops.transformations.text import with_parameters
+from cudaops.transformations.thread_communication import (
+    ThreadCommunication,
+    functions_say,
+    functions_wait,
+    require_converged_warps,
+    thread_communication,
+)
 from cudaops.transformations.trees import changed, is_barrier
 
 _GRIDS = (1056, 528, 2112, 132)
@@ -67,7 +67,7 @@ class GridStride:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Grids that are not the author's; persistent blocks where there are more than those."""
-        found = conduct(draft)
+        found = thread_communication(draft)
         used = builtins_in(draft.form.kernel.body)
         if "blockIdx.x" not in used:
             return ()
@@ -98,7 +98,7 @@ class GridStride:
 def on_grid(draft: Draft, count: int) -> Draft:
     """The kernel on this many blocks, where its work is all in strides of the grid. Raises
     NotUnderstood."""
-    strided = _strided(draft, conduct(draft))
+    strided = _strided(draft, thread_communication(draft))
     if strided is None:
         raise NotUnderstood("work outside of the grid-stride loop")
     if strided.meets and count <= max(w.grid.x for w in draft.workloads):
@@ -118,7 +118,7 @@ class _Strided:
     """Of a launch."""
 
 
-def _strided(draft: Draft, found: Conduct) -> _Strided | None:
+def _strided(draft: Draft, found: ThreadCommunication) -> _Strided | None:
     """Whether the kernel's work is all in strides of the grid; None where it is not.
 
     The threads of a block have `blockDim` neighbouring iterations at a time, on any grid the same
@@ -222,7 +222,7 @@ class _Stride:
     def of(cls, draft: Draft, node: s.For, body: Sequence[Any]) -> _Stride | None:
         """None for any other loop."""
         first, name = _first(node)
-        places = Places.of(draft, body, "x")
+        places = GlobalThreadIndex.of(draft, body, "x")
         changing = written_names(tuple(body), draft.form)
         fixed = {
             x.name: x.value for x in body
@@ -317,14 +317,14 @@ def _only_read(body: Sequence[Any], arrays: set[str]) -> set[str]:
 
 
 def _persistent(draft: Draft, count: int) -> tuple[Draft, str]:
-    found, body = conduct(draft), draft.form.kernel.body
+    found, body = thread_communication(draft), draft.form.kernel.body
     if {"blockIdx", "gridDim"} & functions_say(draft):
         raise NotUnderstood("a device function that reads blockIdx or blockDim")
     used = builtins_in(body)
     if "blockIdx.x" not in used or used & s.BUILTINS:
         raise NotUnderstood("blockIdx.x is not used")
-    block = s.Name(draft.free("block"), type="unsigned")
-    blocks = s.Name(draft.free("blocks"), type="unsigned")
+    block = s.Name(draft.fresh_name("block"), type="unsigned")
+    blocks = s.Name(draft.fresh_name("blocks"), type="unsigned")
     says = {"blockIdx.x": block, "gridDim.x": blocks}
     lines: Any = changed(body, lambda x: says.get(builtin(x), x))
     waits = found.barriers or found.collectives or found.shared
@@ -357,7 +357,7 @@ def _grid_wide(root: str) -> s.Expression:
 
 
 def _setup(
-    draft: Draft, body: Sequence[Any], block: str, found: Conduct
+    draft: Draft, body: Sequence[Any], block: str, found: ThreadCommunication
 ) -> tuple[list[Any], list[Any]]:
     """What stands first, does not depend on the block and is not undone later: declarations, and
     where the kernel synchronises, shared memory that is filled and then only read."""

@@ -208,11 +208,11 @@ class _Groups:
         first: tuple[Any, ...] = (s.Evaluate(s.Assign(place, "", value)),) * (value != place)
         if isinstance(node, s.Declare):
             first = (replace(node, value=value, where=None),)
-        apart = s.Name(self._draft.free("apart"), type="int")
+        apart = s.Name(self._draft.fresh_name("apart"), type="int")
         other = s.Call("__shfl_xor_sync", (_MASK, place, apart), type=call.type)
         step: list[Any] = [s.Evaluate(s.Assign(place, "+", other))]
         if operator != "+":
-            name = s.Name(self._draft.free("other"), type=call.type)
+            name = s.Name(self._draft.fresh_name("other"), type=call.type)
             chosen = s.Choice(s.Binary(operator, name, place, type="bool"), name, place)
             step = [s.Declare(f"const {call.type}", name.text, value=other),
                     s.Evaluate(s.Assign(place, "", chosen))]  # fmt: skip

@@ -30,7 +30,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.boxes import Box, at_least, merged, pruned
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.neighbourhood import AXES, Near, Neighbourhoods, place_of
-from cudaops.transformations.reached import Paths
+from cudaops.transformations.path_conditions import PathConditions
 from cudaops.transformations.shared_memory import block_guards, block_of, room_for, thread_in_block
 from cudaops.transformations.text import Raw
 from cudaops.transformations.trees import changed
@@ -130,7 +130,7 @@ def _tiles(draft: Draft) -> tuple[_Tile, ...]:
     groups: dict[Any, list[Near]] = {}
     why = "no stencil loads"
     inside: set[int] = set()
-    for reached in Paths(draft.form).expressions():
+    for reached in PathConditions(draft.form).expressions():
         if isinstance(reached.node, s.Unary) and reached.node.operator == "&":
             inside.update(id(x) for x in s.below(reached.node))  # its address is taken
         place = place_of(reached.node)
@@ -200,9 +200,9 @@ def _requires(draft: Draft, tile: _Tile) -> list[LaunchExpression]:
 
 def _written(draft: Draft, tile: _Tile) -> tuple[tuple[Raw, ...], Any]:
     """What comes first, and the author's body."""
-    name = draft.free(f"{tile.array}_tile")
-    slot = draft.free("slot")
-    words = {a: draft.free(_WORDS[a]) for a in tile.axes}
+    name = draft.fresh_name(f"{tile.array}_tile")
+    slot = draft.fresh_name("slot")
+    words = {a: draft.fresh_name(_WORDS[a]) for a in tile.axes}
     spell = _Spelling(draft)
     sizes = "".join(f"[{n}]" for _, n in reversed(tile.extents))
     threads = math.prod(tile.places.block.values())
@@ -231,7 +231,7 @@ def _written(draft: Draft, tile: _Tile) -> tuple[tuple[Raw, ...], Any]:
     origins = {}
     for axis in tile.axes:
         if any(dict(x.coordinates)[axis].clamp is not None for x in tile.reads):
-            origins[axis] = draft.free(f"{name}_{axis}")
+            origins[axis] = draft.fresh_name(f"{name}_{axis}")
             text = f"{_first(tile, axis)}{tile.reach(axis)[0]}".replace(" + -", " - ")
             lines.append(f"const int {origins[axis]} = {text};")
     elements = {id(x.node): _element(tile, x, name, origins) for x in tile.reads}

@@ -217,7 +217,7 @@ def _parameters(draft: Draft, names: list[str]) -> tuple[str, list[Raw]]:
     header = draft.printer().header
     lines = []
     for name in names:
-        other = draft.free(f"{name}_launched")
+        other = draft.fresh_name(f"{name}_launched")
         found = list(re.finditer(rf"\b{re.escape(name)}\b(?=\s*[,)])", header))
         if not found:
             raise NotUnderstood(f"an unsupported declaration of {name}")

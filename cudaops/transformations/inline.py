@@ -224,7 +224,7 @@ def _inlined(draft: Draft, site: _Site) -> Draft:
     name = site.call.function
     _check(draft, site.function)
     index = _number_of(draft, site.call)
-    owned = draft.owned(name)
+    owned = draft.with_own_copy_of(name)
     if owned is not draft:
         site = _again(owned, index)
     body = InlinedBody(owned, site.call, site.function)

@@ -105,7 +105,7 @@ class InlinedBody:
         return {name: self._free(name) if name in kernel else name for name in sorted(own)}
 
     def _free(self, wanted: str) -> str:
-        return self._draft.free_beside(wanted, self._taken)
+        return self._draft.fresh_name_beside(wanted, self._taken)
 
     def _check_meaning(self, own: set[str]) -> None:
         """What the function does not declare itself must mean the same in the kernel."""

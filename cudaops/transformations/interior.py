@@ -23,13 +23,13 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
+    analysable_loops,
     counted,
     literal,
     loop_of,
     number,
     scalars_of,
     scoped,
-    understood,
 )
 from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 
@@ -61,7 +61,7 @@ class Interior:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Nests with checks in them, the hottest first."""
-        found = (placed.setting for placed, _ in understood(draft, _read))
+        found = (placed.setting for placed, _ in analysable_loops(draft, _read))
         return tuple(islice(found, _MOST_SETTINGS))
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:

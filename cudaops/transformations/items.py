@@ -33,11 +33,11 @@ from cudaops.program.analysis.intervals import INTEGERS
 from cudaops.program.analysis.library_calls import BARRIERS, COLLECTIVES
 from cudaops.program.analysis.polynomials import Polynomial, Symbol, number, symbol
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import VOTES, is_vote
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.idle import Idle
 from cudaops.transformations.loads import Loads
 from cudaops.transformations.serial import item_loop
+from cudaops.transformations.thread_communication import VOTES, is_vote
 from cudaops.transformations.trees import changed, declarations_in, declared_in, is_barrier, renamed
 
 _CHEAP = frozenset({"min", "max", "abs"})
@@ -75,7 +75,7 @@ class _Single:
 _Part = _Group | _Shared | _Single
 
 
-class Spread:
+class CoarsenedBody:
     """One body, spread over its items."""
 
     def __init__(
@@ -540,7 +540,7 @@ class Spread:
 
     def fresh(self, wanted: str) -> str:
         """A name that nothing uses."""
-        return self._draft.free_beside(wanted, self._taken)
+        return self._draft.fresh_name_beside(wanted, self._taken)
 
     def declare(self, node: s.Declare) -> None:
         """A variable of each item's that the author did not have."""

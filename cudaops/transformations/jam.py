@@ -234,7 +234,7 @@ def _jammed(draft: Draft, nest: Nest, factor: int) -> tuple[Any, ...]:
     places: list[Mapping[Any, Any]] = [{}]
     for nth in range(1, factor):
         own = sorted(nest.own - shared)
-        renamed = {s.Name(x): s.Name(draft.free(_stem(x) + str(nth))) for x in own}
+        renamed = {s.Name(x): s.Name(draft.fresh_name(_stem(x) + str(nth))) for x in own}
         places.append({s.Name(outer.variable): outer.after(nth), **renamed})
     lines: list[Any] = [*_side_by_side((*nest.before, nest.inner), places, shared)]
     lines += nest.after

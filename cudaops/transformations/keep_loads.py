@@ -74,8 +74,8 @@ class KeepLoads:
         plan = _plan(draft)
         if plan.trips != int(setting["trips"]):
             raise NotUnderstood("launches with other trip counts")
-        names = [draft.free(f"{root_of(x.place) or 'value'}_kept") for x in plan.kept]
-        item = draft.free("turn")
+        names = [draft.fresh_name(f"{root_of(x.place) or 'value'}_kept") for x in plan.kept]
+        item = draft.fresh_name("turn")
         lines = _kept(plan, names, item)
         body = lists_changed(draft.form.kernel.body, lambda x: lines if x is plan.within else x)
         told = " and ".join(dict.fromkeys(f"`{root_of(x.place)}`" for x in plan.kept))

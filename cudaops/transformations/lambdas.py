@@ -58,7 +58,7 @@ def without_lambdas(draft: Draft) -> Draft:
         if found is None:
             break
         try:
-            own = draft.free(f"{found.name}_fast")
+            own = draft.fresh_name(f"{found.name}_fast")
             made = kernel.with_function(found, own)
             calls_in(made.form.kernel.body)  # clang reads it
             draft = _with_result(made, own)
@@ -241,7 +241,7 @@ class _Kernel:
         name, kind = s.plain_name(variable.name), self._type(variable)
         if self._is_steady(name, one):
             return _Captured(f"{kind} {name}", name)
-        held = self._draft.free(f"{name}_of_{one.name}")
+        held = self._draft.fresh_name(f"{name}_of_{one.name}")
         if way == "&":
             return _Captured(f"{kind}& {name}", held, f"{kind}& {held} = {name};")
         return _Captured(f"{kind} {name}", held, f"{kind} {held} = {name};")

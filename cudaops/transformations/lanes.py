@@ -40,7 +40,7 @@ _STATEMENTS = frozenset({"printf", "__assert_fail", "assert"})
 
 
 @dataclass
-class Team:
+class ThreadGroup:
     """Who works on one thread's work."""
 
     draft: Draft
@@ -72,7 +72,7 @@ class Team:
             lines = parts
         elif parts:
             inner = "\n".join(f"    {line}" for part in parts for line in part.split("\n"))
-            apart = self.draft.free("apart")
+            apart = self.draft.fresh_name("apart")
             head = f"for (int {apart} = {self.size // 2}; {apart} > 0; {apart} /= 2) {{"
             lines = [f"{head}\n{inner}\n}}"]
         lines += [self._flag(a) for a in accumulators if a.kind == "flag"]
@@ -92,7 +92,10 @@ class Team:
         if a.extent is None:
             yield self._line(a, place)
             return
-        element, extent = self.draft.free("element"), self.draft.printer().expression(a.extent)
+        element, extent = (
+            self.draft.fresh_name("element"),
+            self.draft.printer().expression(a.extent),
+        )
         yield (
             f"for (int {element} = 0; {element} < {extent}; ++{element}) {{\n"
             f"    {self._line(a, f'{place}[{element}]')}\n}}"
@@ -104,21 +107,21 @@ class Team:
             return f"{self._best_helper(a)}({others});"
         if self.is_block:
             return f"{place} = {self._helper(a)}({place});"
-        apart = self.draft.free("apart")
+        apart = self.draft.fresh_name("apart")
         if a.kind == "best":
             return self._best(a, apart)
         return merged(a, place, f"__shfl_xor_sync({self.mask}, {place}, {apart})")
 
     def _best(self, a: Accumulator, apart: str) -> str:
         names = [self._place(p) for p in (a.place, *a.moved)]
-        others = [self.draft.free(f"other_{n.replace('.', '_')}") for n in names]
+        others = [self.draft.fresh_name(f"other_{n.replace('.', '_')}") for n in names]
         given = [f"__shfl_xor_sync({self.mask}, {name}, {apart})" for name in names]
         return "\n".join(_taken_if_better(a, names, others, given))
 
     def _best_helper(self, a: Accumulator) -> str:
         types = [a.type, *(p.type for p in a.moved)]
         names = ["best", "at", *(f"other{n}" for n in range(len(types) - 2))]
-        name = self.draft.free(f"block_{'most' if a.function == '>' else 'least'}")
+        name = self.draft.fresh_name(f"block_{'most' if a.function == '>' else 'least'}")
         if not self.helpers.get(name, _best_story(a)).startswith(_best_story(a)):
             raise NotUnderstood("block-wide minima or maxima of several types")
         given = ", ".join(f"{t}& {n}" for t, n in zip(types, names, strict=True))
@@ -142,7 +145,7 @@ class Team:
 
     def _helper(self, a: Accumulator) -> str:
         """The function that combines one value of each thread of a block."""
-        name = self.draft.free(f"block_{a.kind}_of_{a.type.replace(' ', '_')}")
+        name = self.draft.fresh_name(f"block_{a.kind}_of_{a.type.replace(' ', '_')}")
         warps = self.size // 32
         self.helpers[name] = (
             f"// The {a.kind} of all threads' values; every thread of the block gets it.\n"
@@ -226,7 +229,7 @@ class Sharing:
     """A body for a team in place of a thread."""
 
     def __init__(
-        self, draft: Draft, loops: Loops, team: Team, chosen: Mapping[int, Split],
+        self, draft: Draft, loops: Loops, team: ThreadGroup, chosen: Mapping[int, Split],
         body: Sequence[Any],
     ) -> None:  # fmt: skip
         """`chosen`: loops of the body that are shared, by their node's id."""
@@ -338,7 +341,7 @@ class Sharing:
         place = self._draft.printer().expression(a.place)
         if a.extent is None:
             return f"{place} = {neutral(a)};"
-        element = self._draft.free("element")
+        element = self._draft.fresh_name("element")
         extent = self._draft.printer().expression(a.extent)
         head = f"for (int {element} = 0; {element} < {extent}; ++{element})"
         return f"{head} {place}[{element}] = {neutral(a)};"

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import names_in, root_of
-from cudaops.transformations.conduct import ATOMICS
+from cudaops.transformations.thread_communication import ATOMICS
 
 
 class Items(Protocol):

@@ -36,6 +36,7 @@ from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.loops import (
     Counted,
+    analysable_loops,
     by_several,
     conditions,
     copy_of,
@@ -46,9 +47,8 @@ from cudaops.transformations.loops import (
     plainly_declared,
     scoped,
     size_of,
-    understood,
 )
-from cudaops.transformations.scalar_replace import surely
+from cudaops.transformations.scalar_replace import executes_unconditionally
 from cudaops.transformations.trees import changed, declared_in, swapped
 from cudaops.transformations.variables import Variables
 
@@ -75,7 +75,7 @@ class LoadsFirst:
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """The hottest loops past whose branches the compiler moves no load."""
         found: list[Setting] = []
-        for placed, plan in understood(draft, _read):
+        for placed, plan in analysable_loops(draft, _read):
             if _is_straight(plan.loop.body) and not plan.gathers:
                 continue
             try:
@@ -192,7 +192,8 @@ def _loads(draft: Draft, loop: Counted) -> Iterator[_Load]:
     places = dict.fromkeys(x for x in s.below(loop.body) if isinstance(x, s.Index))
     found = [
         _Load(x, replace(x, index=meant(x.index))) for x in places
-        if is_known(x) and x.type in ELEMENT_BYTES and surely(loop.body, x, writes=False)
+        if is_known(x) and x.type in ELEMENT_BYTES
+        and executes_unconditionally(loop.body, x, writes=False)
     ]  # fmt: skip
     yield from sorted(
         (x for x in found if is_address(x.meant.index)), key=lambda x: _depth(x.meant)
@@ -217,7 +218,7 @@ def _written(draft: Draft, plan: _Plan, factor: int) -> tuple[Any, ...]:
     for nth in range(factor):
         held: dict[Any, Any] = {}
         for x, stem in zip(plan.loads, stems, strict=True):
-            held[x] = s.Name(draft.free_beside(f"{stem}_{nth}", taken))
+            held[x] = s.Name(draft.fresh_name_beside(f"{stem}_{nth}", taken))
         names.append(held)
     for x in plan.loads:
         for nth in range(factor):

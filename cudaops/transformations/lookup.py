@@ -209,9 +209,9 @@ def _with_table(draft: Draft, entry: _Entry, entries: int) -> Draft:
     kind, kernel, printer = getattr(entry.value, "type", ""), draft.form.kernel, draft.printer()
     types = _key_types(draft, entry.value, entry.keys)
     base = draft.subject.kernel.plain_name
-    looked, maker = draft.free(f"{base}_looked_up"), draft.free(f"{base}_values")
-    table, lent = draft.free("values"), draft.free("values_bytes")
-    names = [draft.free(x) for x in ("at", "and_at")[: len(types)]]
+    looked, maker = draft.fresh_name(f"{base}_looked_up"), draft.fresh_name(f"{base}_values")
+    table, lent = draft.fresh_name("values"), draft.fresh_name("values_bytes")
+    names = [draft.fresh_name(x) for x in ("at", "and_at")[: len(types)]]
 
     def at_keys(value: Any, keys: tuple[Any, ...]) -> Any:
         known = [(k, s.Name(n, type=of)) for k, n, of in zip(keys, names, types, strict=True)]

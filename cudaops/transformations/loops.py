@@ -326,7 +326,7 @@ def hottest(draft: Draft, *, functions: bool = False) -> tuple[Placed, ...]:
     return tuple(placed for *_, placed in sorted(weighed, key=lambda x: x[:2]))
 
 
-def understood(
+def analysable_loops(
     draft: Draft, read: Callable[[Draft, s.For], Found]
 ) -> Iterator[tuple[Placed, Found]]:
     """The loops that can be read, the hottest first, with what was read of each. `read` raises

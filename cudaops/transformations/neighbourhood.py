@@ -19,7 +19,7 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.boxes import Span, at_least
 from cudaops.transformations.draft import Draft
 from cudaops.transformations.loops import Counted, literal
-from cudaops.transformations.reached import Condition, Reached
+from cudaops.transformations.path_conditions import Condition, ConditionedExpression
 from cudaops.transformations.shared_memory import block_of
 from cudaops.transformations.trees import swapped
 from cudaops.transformations.variables import Variables
@@ -146,7 +146,7 @@ class Neighbourhoods:
 
     # One read
 
-    def read(self, reached: Reached) -> Near:
+    def read(self, reached: ConditionedExpression) -> Near:
         """An element of an array as one of a neighbourhood. Raises NotUnderstood."""
         node = reached.node
         place = place_of(node)
@@ -346,7 +346,8 @@ class Neighbourhoods:
     # When it is made
 
     def _box(
-        self, reached: Reached, coordinates: dict[str, Coordinate], clamps: dict[str, _Clamp],
+        self, reached: ConditionedExpression,
+        coordinates: dict[str, Coordinate], clamps: dict[str, _Clamp],
         ranges: dict[str, tuple[int, int]],
     ) -> tuple[tuple[tuple[str, Span], ...], tuple[Polynomial, ...]]:  # fmt: skip
         thread, cell = _Thread(), _Thread()
@@ -363,7 +364,7 @@ class Neighbourhoods:
             end = self.grid_end(axis)
             ends = thread.ends.get(axis, [])
             span = Span(frozenset({number(0)}), frozenset(ends or [end]))
-            own[axis] = span.met(thread.lows.get(axis, []), ())
+            own[axis] = span.intersect(thread.lows.get(axis, []), ())
             if ends:
                 requires.append(end - min(own[axis].ends, key=repr))
             requires += own[axis].lengths
@@ -377,7 +378,7 @@ class Neighbourhoods:
                 lows, ends = list(clamp.lows), [h + number(1) for h in clamp.highs]
                 requires += [*Span(frozenset(lows), span.ends).lengths]
                 requires += [*Span(span.lows, frozenset(ends)).lengths]
-            box.append((axis, span.met(lows, ends)))
+            box.append((axis, span.intersect(lows, ends)))
         kept = [r for r in dict.fromkeys(requires) if r.constant is None or r.constant < 0]
         if any(r.constant is not None for r in kept):
             raise NotUnderstood("a load that never executes")

@@ -23,9 +23,9 @@ from cudaops.program.analysis.facts import ELEMENT_BYTES, Access, KernelFacts, v
 from cudaops.program.analysis.polynomials import Atom, Polynomial, Symbol, number
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import WARP
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.shared_memory import extent, is_only_indexed, room_for
+from cudaops.transformations.thread_communication import WARP
 from cudaops.transformations.trees import changed, swapped
 
 BANKS, BANK_BYTES = 32, 4
@@ -108,7 +108,7 @@ def _longer(draft: Draft, node: s.Declare, words: int) -> Draft:
 
 def _spread(draft: Draft, node: s.Declare, after: int) -> Draft:
     """With a place left free after each `after` elements of an array of one dimension."""
-    place = draft.free(f"spread_{after}")
+    place = draft.fresh_name(f"spread_{after}")
 
     def change(x: Any) -> Any:
         if x is node and not node.unsized:

@@ -42,7 +42,7 @@ def through_casts(node: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Places:
+class GlobalThreadIndex:
     """How a kernel spells `blockIdx.x * blockDim.x + threadIdx.x` on one axis."""
 
     axis: str
@@ -52,7 +52,7 @@ class Places:
     """blockDim of the axis, where every launch agrees in it: a literal may say it."""
 
     @classmethod
-    def of(cls, draft: Draft, body: Sequence[s.Statement], axis: str) -> Places:
+    def of(cls, draft: Draft, body: Sequence[s.Statement], axis: str) -> GlobalThreadIndex:
         """As this body spells them."""
         changing = written_names(tuple(body), draft.form)
         found = {}
@@ -159,7 +159,7 @@ def _without_unused(body: Any, names: set[str]) -> Any:
 
 
 @dataclass(frozen=True)
-class Reach:
+class ThreadBound:
     """The kernel's own bound on what it does along one axis."""
 
     limit: LaunchExpression
@@ -168,7 +168,7 @@ class Reach:
     """The condition that the author's threads reach the limit."""
 
 
-def reach(draft: Draft, axis: str) -> Reach | None:
+def thread_bound(draft: Draft, axis: str) -> ThreadBound | None:
     """The bound that everything a kernel does with memory is under; None where there is none."""
     try:
         facts = draft.facts
@@ -193,7 +193,7 @@ def reach(draft: Draft, axis: str) -> Reach | None:
     if written is None or any(isinstance(a, Symbol) and a.name in written for a in found.atoms()):
         return None
     limit = found.launch_expression(draft.launch_expression)
-    return Reach(limit, threads_along(draft, axis) >= limit)
+    return ThreadBound(limit, threads_along(draft, axis) >= limit)
 
 
 def threads_along(draft: Draft, axis: str) -> LaunchExpression:
@@ -202,9 +202,9 @@ def threads_along(draft: Draft, axis: str) -> LaunchExpression:
     return blocks * threads
 
 
-def widest(draft: Draft, axis: str) -> Reach | None:
-    """`reach`, where every captured launch covers it."""
-    found = reach(draft, axis)
+def covering_bound(draft: Draft, axis: str) -> ThreadBound | None:
+    """`thread_bound`, where every captured launch covers it."""
+    found = thread_bound(draft, axis)
     if found is None:
         return None
     kept = draft.requiring(found.covered).resolved

@@ -90,7 +90,7 @@ def with_powers(draft: Draft) -> Draft:
     found = [p for f in reached(draft) for x in s.below(f.body) if (p := _power(x))]
     needed = sorted({(p.exponent, p.type) for p in found if _in_place(p) is None})
     names = {
-        (n, kind): draft.free(_POWER_NAMES.get(n, f"to_the_{n}") + "f" * (kind == "float"))
+        (n, kind): draft.fresh_name(_POWER_NAMES.get(n, f"to_the_{n}") + "f" * (kind == "float"))
         for n, kind in needed
     }
     used: set[tuple[int, str]] = set()

@@ -41,13 +41,13 @@ from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.interior import folded
 from cudaops.transformations.loops import (
     Counted,
+    analysable_loops,
     conditions,
     copy_of,
     counted,
     looks_ahead,
     loop_of,
     scoped,
-    understood,
 )
 from cudaops.transformations.shared_memory import extent, is_only_indexed, room_for
 from cudaops.transformations.text import Raw
@@ -74,7 +74,7 @@ class Prefetch:
         """Loops over tiles, the hottest first."""
         found = (
             {**placed.setting, **more}
-            for placed, _ in understood(draft, _read)
+            for placed, _ in analysable_loops(draft, _read)
             for more in ({}, {"buffers": 2})
         )
         return tuple(islice(found, _MOST_SETTINGS))
@@ -248,7 +248,7 @@ def _mentions(node: Any, name: str) -> int:
 def _twice(draft: Draft, plan: _Plan, lines: tuple[Any, ...]) -> tuple[Any, ...]:
     """The loop with one barrier, and tiles by turns."""
     *before, loop = lines
-    which, arrays = draft.free("turn"), {h.array for h in plan.held}
+    which, arrays = draft.fresh_name("turn"), {h.array for h in plan.held}
     body = list(loop.body[len(plan.before) :])
     if body[-1] == _BARRIER:
         body.pop()
@@ -274,7 +274,7 @@ def _written(draft: Draft, plan: _Plan) -> tuple[Any, ...]:
             names[id(one.statement)] = places[one.target]
             continue
         wanted = f"{one.array.partition('#')[0]}_next"
-        while (name := draft.free(wanted)) in taken:
+        while (name := draft.fresh_name(wanted)) in taken:
             wanted += "_too"
         taken.add(name)
         names[id(one.statement)] = places[one.target] = name

@@ -28,7 +28,6 @@ from cudaops.program.analysis.kernel import analyse
 from cudaops.program.analysis.polynomials import Symbol
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import WARP
 from cudaops.transformations.draft import FILE, Draft, Step
 from cudaops.transformations.shared_memory import (
     block_guards,
@@ -40,6 +39,7 @@ from cudaops.transformations.shared_memory import (
     thread_in_block,
 )
 from cudaops.transformations.text import Raw, RawExpression
+from cudaops.transformations.thread_communication import WARP
 from cudaops.transformations.trees import changed, swapped
 
 BANK_BYTES = 4
@@ -197,13 +197,13 @@ def _column(
     lines = []
     key = "thread"
     if key not in made and (share > 1 or thread != "threadIdx.x"):
-        made[key] = RawExpression(draft.free("thread"), "int")
+        made[key] = RawExpression(draft.fresh_name("thread"), "int")
         lines.append(Raw(f"const int {made[key].text} = {thread};"))
     if share == 1:
         return made[key], lines
     packed = f"column{array.element_bytes}"
     if packed not in made:
-        made[packed] = RawExpression(draft.free("column" if share == 4 else "column2"), "int")
+        made[packed] = RawExpression(draft.fresh_name("column" if share == 4 else "column2"), "int")
         t = made[key].text
         lines.append(Raw(
             f"// {share} warps share a row's words, one byte{'s' if share == 2 else ''} "
@@ -257,7 +257,7 @@ class _DeclaredShared:
             yield Raw(f"{name}[{index}][{at}] = {printer.expression(item, 2)};")
         if len(items) == sizes[0]:
             return
-        at_each = [self.draft.free(f"{name}_{'ijkl'[n]}") for n in range(len(sizes))]
+        at_each = [self.draft.fresh_name(f"{name}_{'ijkl'[n]}") for n in range(len(sizes))]
         place = "".join(f"[{i}]" for i in at_each)
         text = f"{name}{place}[{at}] = {{}};"
         for n in reversed(range(len(sizes))):

@@ -29,15 +29,15 @@ from cudaops.program.plans import GRID_MOST
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.blocks import without_unused
-from cudaops.transformations.conduct import conduct, refuse_exchange
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.flat_index import FLAT, ONE, FlatIndex, Part, over
-from cudaops.transformations.items import Spread
+from cudaops.transformations.items import CoarsenedBody
 from cudaops.transformations.places import AXES, threads_along
 from cudaops.transformations.predication import without_returns
 from cudaops.transformations.ranges import in_order
 from cudaops.transformations.serial import continued, item_loop
 from cudaops.transformations.text import with_parameters
+from cudaops.transformations.thread_communication import refuse_exchange, thread_communication
 from cudaops.transformations.trees import changed
 
 _FACTORS = (4, 2, 8)
@@ -60,7 +60,7 @@ class RegisterBlock:
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Parts that the fewest loads depend on first; the one whose neighbours are adjacent in
         memory last."""
-        conduct(draft)
+        thread_communication(draft)
         found: list[tuple[int, Setting]] = []
         for axis in AXES:
             try:
@@ -109,12 +109,12 @@ class _Blocking:
         self._item = self._name("item", "int")
         self._thread = self._name("thread")
         self._first = self._name(f"{flat.name_of(part) or 'part'}_first")
-        self._index = s.Name(flat.index or self._draft.free("index"), type=flat.type)
+        self._index = s.Name(flat.index or self._draft.fresh_name("index"), type=flat.type)
         self._index_first = self._name(f"{s.plain_name(self._index.text)}_first")
         self._measure()
 
     def _name(self, wanted: str, kind: str = "") -> s.Name:
-        return s.Name(self._draft.free(wanted), type=kind or self._flat.type)
+        return s.Name(self._draft.fresh_name(wanted), type=kind or self._flat.type)
 
     # How much there is
 
@@ -188,7 +188,7 @@ class _Blocking:
         refuse_exchange(draft)
         if spread:
             try:
-                work = Spread(
+                work = CoarsenedBody(
                     draft, without_returns(body), item, factor, pure_functions(draft.form),
                     growing=(self._index,),
                 )  # fmt: skip

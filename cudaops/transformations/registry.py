@@ -16,7 +16,6 @@ from cudaops.transformations.fold import Fold
 from cudaops.transformations.geometry import Geometry
 from cudaops.transformations.grid_stride import GridStride
 from cudaops.transformations.halo import Halo
-from cudaops.transformations.hoist import Hoist
 from cudaops.transformations.index32 import Index32
 from cudaops.transformations.inline import Inline
 from cudaops.transformations.interior import Interior
@@ -26,6 +25,7 @@ from cudaops.transformations.loads_first import LoadsFirst
 from cudaops.transformations.lookup import Lookup
 from cudaops.transformations.merge_blocks import MergeBlocks
 from cudaops.transformations.pad import Pad
+from cudaops.transformations.precompute_table import PrecomputeTable
 from cudaops.transformations.prefetch import Prefetch
 from cudaops.transformations.private_arrays import PrivateArrays
 from cudaops.transformations.register_block import RegisterBlock
@@ -74,7 +74,7 @@ TRANSFORMATIONS: tuple[Transformation, ...] = (
     StrengthReduce(),
     SinCos(),
     Tabulate(),
-    Hoist(),
+    PrecomputeTable(),
     Lookup(),
     Index32(),
     AtomicsPrivate(),

@@ -27,15 +27,14 @@ from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.aliasing import Aliasing
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.loops import counted, loop_of, scalars_of, understood
+from cudaops.transformations.loops import analysable_loops, counted, loop_of, scalars_of
 from cudaops.transformations.trees import changed, declared_in, swapped
 
 _MOST_SETTINGS = 4
 _HELD = INTEGERS | {"float", "double"}
 _MARK = "cudaops-place"
-Mode = Literal["read", "through", "after"]
-"""`read`: it is only read. `through`: every write goes to memory as well. `after`: the value is
-written once, behind the loop."""
+Mode = Literal["read_only", "write_through", "write_back"]
+"""Read only; every write goes to memory as well; or the value is written once, after the loop."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ class ScalarReplace:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """The hottest loops that re-read something, outer ones first."""
-        found = (placed.setting for placed, held in understood(draft, _held) if held)
+        found = (placed.setting for placed, held in analysable_loops(draft, _held) if held)
         return tuple(islice(found, _MOST_SETTINGS))
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
@@ -253,18 +252,18 @@ def _touches(parts: Sequence[Any], place: Any) -> tuple[int, int]:
 
 def _mode(draft: Draft, parts: Sequence[Any], place: Any, loop: s.For) -> Mode | None:
     if not _touches(parts, place)[1]:
-        return "read"
-    beside = (x for x in _beside(draft, loop) if surely((x,), place, writes=True))
-    if surely(loop.body, place, writes=True) or any(True for _ in beside):
-        return "after"
+        return "read_only"
+    beside = (x for x in _beside(draft, loop) if executes_unconditionally((x,), place, writes=True))
+    if executes_unconditionally(loop.body, place, writes=True) or any(True for _ in beside):
+        return "write_back"
     alone = {id(x.value) for x in s.below(loop.body) if isinstance(x, s.Evaluate)}
     for x in s.below(tuple(parts)):
         if isinstance(x, s.Step) and x.target == place and id(x) not in alone:
             return None
-    return "through"
+    return "write_through"
 
 
-def surely(body: Sequence[Any], place: Any, *, writes: bool) -> bool:
+def executes_unconditionally(body: Sequence[Any], place: Any, *, writes: bool) -> bool:
     """Whether these statements, once begun, touch (or write) the place in any case."""
     for x in body:
         match x:
@@ -275,11 +274,11 @@ def surely(body: Sequence[Any], place: Any, *, writes: bool) -> bool:
                 if not writes and _at_once(condition, place, writes=False):
                     return True
             case s.Block(inner):
-                if surely(inner, place, writes=writes):
+                if executes_unconditionally(inner, place, writes=writes):
                     return True
             case s.For():
                 trips = _trips(x)
-                if trips and surely(x.body, place, writes=writes):
+                if trips and executes_unconditionally(x.body, place, writes=writes):
                     return True
         if any(isinstance(y, s.Leave | s.Give | s.Opaque) for y in s.below(x)):
             return False
@@ -314,10 +313,10 @@ _NOBODY = s.Function("", "", "void", (), ())
 def _reached(draft: Draft, loop: s.For, place: Any, mode: Mode) -> Held | None:
     """With what must hold for the element to be touched at all; None where that is not known."""
     beside = _beside(draft, loop)
-    writes = mode == "after"
-    if any(surely((x,), place, writes=writes) for x in beside):
+    writes = mode == "write_back"
+    if any(executes_unconditionally((x,), place, writes=writes) for x in beside):
         return Held(place, place.type, mode, None)
-    if not surely(loop.body, place, writes=writes):
+    if not executes_unconditionally(loop.body, place, writes=writes):
         return None
     if _trips(loop):
         return Held(place, place.type, mode, None)
@@ -387,7 +386,7 @@ def _replaced(draft: Draft, loop: s.For, held: Sequence[Held]) -> tuple[Any, lis
         field = x.place.name if isinstance(x.place, s.Member) else "value"
         wanted = f"{stem}_{field}"
         wanted = f"{wanted}{len(names)}" if wanted in names else wanted
-        names.append(draft.free(wanted))
+        names.append(draft.fresh_name(wanted))
     new: Any = loop
     for x, name in zip(held, names, strict=True):
         new = _with_register(new, x, name)
@@ -405,7 +404,7 @@ def _replaced(draft: Draft, loop: s.For, held: Sequence[Held]) -> tuple[Any, lis
     lines += [
         s.Evaluate(s.Assign(x.place, "", s.Name(name)))
         for x, name in zip(held, names, strict=True)
-        if x.mode == "after"
+        if x.mode == "write_back"
     ]
     made = (*before, s.If(guards[0], tuple(lines))) if guards else tuple(lines)
     body = swapped(draft.form.kernel.body, loop, made)
@@ -416,7 +415,7 @@ def _replaced(draft: Draft, loop: s.For, held: Sequence[Held]) -> tuple[Any, lis
 
 def _begun(draft: Draft, loop: s.For, held: Sequence[Held]) -> dict[Any, Any]:
     """Right above the loop, by the place: `place = value` for what the loop then writes back."""
-    places = {x.place for x in held if x.mode == "after"}
+    places = {x.place for x in held if x.mode == "write_back"}
     found: dict[Any, Any] = {}
     if reads_memory(loop.first) or not is_pure(_beginnings(loop)):
         return {}
@@ -443,7 +442,11 @@ def _with_register(loop: Any, held: Held, name: str) -> Any:
     def change(x: Any) -> Any:
         if x == held.place:
             return register
-        if held.mode == "through" and isinstance(x, s.Assign | s.Step) and x.target == register:
+        if (
+            held.mode == "write_through"
+            and isinstance(x, s.Assign | s.Step)
+            and x.target == register
+        ):
             return s.Assign(held.place, "", _old(x))
         return x
 

@@ -33,8 +33,8 @@ def scanned(
     (scan,) = scans
     a = scan.accumulator
     name = s.plain_name(scan.name)
-    inside, add = draft.free("inside"), draft.free(f"{name}_added")
-    here, before = draft.free(f"{name}_here"), draft.free(f"{name}_before")
+    inside, add = draft.fresh_name("inside"), draft.fresh_name(f"{name}_added")
+    here, before = draft.fresh_name(f"{name}_here"), draft.fresh_name(f"{name}_before")
     hoisted, first = _hoisted(scan)
     neutral_text = neutral(a) or name
     start: list[Any] = [s.Declare("bool", inside, value=loop.condition), *hoisted]
@@ -51,9 +51,9 @@ def scanned(
         kept = f"if ({lane} == 0) {before} = {name};"
         last = f"{name} = __shfl_sync({mask}, {here}, {lanes - 1}{width});"
     else:
-        function = draft.free(f"block_{a.kind}s_of_{a.type.replace(' ', '_')}")
+        function = draft.fresh_name(f"block_{a.kind}s_of_{a.type.replace(' ', '_')}")
         helpers[function] = _block_helper(a, function, lanes)
-        total = draft.free(f"{name}_total")
+        total = draft.fresh_name(f"{name}_total")
         text.append(f"{a.type} {total}, {before}_lanes;")
         text.append(f"{add} = {function}({add}, {neutral_text}, {total}, {before}_lanes);")
         text.append(f"{a.type} {here} = {name};\n{merged(a, here, add)}")
@@ -94,7 +94,7 @@ def _hoisted(scan: Scan) -> tuple[list[Any], list[Any]]:
 
 
 def _warp_lines(draft: Draft, a: Any, value: str, lane: str, lanes: int, mask: str) -> str:
-    apart, below = draft.free("apart"), draft.free("below")
+    apart, below = draft.fresh_name("apart"), draft.fresh_name("below")
     width = f", {lanes}" if lanes < 32 else ""
     return (
         f"for (int {apart} = 1; {apart} < {lanes}; {apart} *= 2) {{\n"

@@ -46,7 +46,7 @@ def own_parameters(draft: Draft, body: Any) -> Any:
     for p in parameters:
         if p.name not in changing:
             continue
-        own = draft.free(f"{p.name}_own")
+        own = draft.fresh_name(f"{p.name}_own")
         body = renamed(body, {p.name: s.Name(own, type=p.type + "*" * p.is_pointer)})
         const = "const " if p.is_pointer and p.is_const else ""
         value = s.Name(p.name)

@@ -15,9 +15,9 @@ from cudaops.program import syntax as s
 from cudaops.program.analysis.effects import changed_variables, has_volatile
 from cudaops.program.launch_expression import ONE, LaunchExpression, minimum, product
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import require_converged_warps
 from cudaops.transformations.draft import Draft, Extents
 from cudaops.transformations.text import Raw, RawExpression
+from cudaops.transformations.thread_communication import require_converged_warps
 from cudaops.transformations.trees import changed, renamed
 
 _WAITS = frozenset({"__syncthreads", "__syncwarp"})
@@ -59,7 +59,7 @@ def _kept(draft: Draft, body: Any) -> tuple[tuple[Raw, ...], dict[str, s.Name]]:
         parameter = parameters[name]
         if parameter.size_bytes > 8:
             raise NotUnderstood(f"{name} is changed")
-        names[name] = s.Name(draft.free(f"own_{name}"))
+        names[name] = s.Name(draft.fresh_name(f"own_{name}"))
         const = "const " if parameter.is_pointer and parameter.is_const else ""
         star = "*" if parameter.is_pointer else ""
         lines.append(Raw(f"{const}{parameter.type}{star} {names[name].text} = {name};"))
@@ -78,9 +78,9 @@ def serial(draft: Draft, body: Sequence[Any], most: int, *, is_last: bool = True
     require_converged_warps(draft)
     axes = [a for a, extent in zip("xyz", draft.launch.grid, strict=True) if extent != ONE] or ["x"]
     flat = axes == ["x"]
-    block = draft.free("block")
-    sizes = {a: draft.free("blocks" if flat else f"blocks_{a}") for a in axes}
-    places = {a: block if flat else draft.free(f"block_{a}") for a in axes}
+    block = draft.fresh_name("block")
+    sizes = {a: draft.fresh_name("blocks" if flat else f"blocks_{a}") for a in axes}
+    places = {a: block if flat else draft.fresh_name(f"block_{a}") for a in axes}
     kept, names = _kept(draft, tuple(body))
     inner = (*kept, *renamed(changed(tuple(body), _Renamed(places, sizes)), names))
     if any(isinstance(x, s.Name) and x.text in ("blockIdx", "gridDim") for x in s.below(inner)):

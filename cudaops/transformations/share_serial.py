@@ -15,7 +15,7 @@ from cudaops.program.analysis.library_calls import PURE
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.lanes import Sharing, Team, choose, limits
+from cudaops.transformations.lanes import Sharing, ThreadGroup, choose, limits
 from cudaops.transformations.splitting import WORDS, Loops, Split
 from cudaops.transformations.text import Raw, RawExpression
 from cudaops.transformations.trees import changed, declared_in, is_barrier, renamed, swapped
@@ -71,7 +71,7 @@ class ShareSerial:
         body: Any = draft.form.kernel.body
         for one in found:
             lane = draft.printer().expression(one.thread)
-            team = Team(draft, 32, lane)
+            team = ThreadGroup(draft, 32, lane)
             sharing = Sharing(draft, loops, team, one.chosen, one.statement.yes)
             inner = tuple(sharing.shared(whole_kernel=False))
             inner = changed(inner, partial(_first_thread, one.same))
@@ -137,7 +137,7 @@ def _in_registers(draft: Draft) -> Draft:
             continue
         inner: Any = x.yes
         for name in (n for n in names if n not in pointed and "#" not in n):
-            own = draft.free(f"{name}_own")
+            own = draft.fresh_name(f"{name}_own")
             inner = (
                 s.Declare(shared[name].type, own, value=s.Name(name)),
                 *renamed(inner, {name: s.Name(own, type=shared[name].type)}),

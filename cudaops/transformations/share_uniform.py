@@ -24,11 +24,11 @@ from cudaops.program.analysis.effects import (
 )
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import WARP
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.lanes import FULL, Sharing, Team, choose, limits
+from cudaops.transformations.lanes import FULL, Sharing, ThreadGroup, choose, limits
 from cudaops.transformations.splitting import Loops, Split
 from cudaops.transformations.text import Raw
+from cudaops.transformations.thread_communication import WARP
 from cudaops.transformations.trees import declared_in, is_barrier
 
 _NARROW = (16, 8)
@@ -80,24 +80,24 @@ class ShareUniform:
         if lanes is None or lanes != setting["lanes"]:
             raise NotUnderstood("blocks with another width")
         found = _read(draft)
-        lane, guards, lines = draft.free("lane"), [], list[Any](found.before)
+        lane, guards, lines = draft.fresh_name("lane"), [], list[Any](found.before)
         x = draft.launch_expression("blockDim.x")
         if lanes == WARP:
             mask = FULL
             guards.append((x % WARP).equals(0))
             lines.append(Raw(f"const int {lane} = threadIdx.x % {WARP};  // of the warp"))
         else:
-            mask = draft.free("row_lanes")
+            mask = draft.fresh_name("row_lanes")
             guards += [x.equals(lanes), draft.launch_expression("blockDim.z").equals(1)]
             rows = f"threadIdx.y % {WARP // lanes} * {lanes}"
             lines.append(Raw(f"const int {lane} = threadIdx.x;  // of its row of the block"))
             lines.append(Raw(f"const unsigned {mask} = {hex((1 << lanes) - 1)}u << {rows};"))
-        works = draft.free("works")
+        works = draft.fresh_name("works")
         if found.left_out is not None:
             left_out = s.Unary("!", found.left_out, type="bool")
             lines.append(s.Declare("const bool", works, value=left_out))
             lines.append(Raw(f"if (!__any_sync({mask}, {works})) return;"))
-        team = Team(draft, lanes, lane, mask)
+        team = ThreadGroup(draft, lanes, lane, mask)
         loops = Loops(draft)
         lines += Sharing(draft, loops, team, found.chosen, found.loops).shared(whole_kernel=False)
         if found.left_out is not None:

@@ -109,10 +109,10 @@ def _lines(draft: Draft, tree: _Tree) -> tuple[Any, ...]:
         count = f"__syncthreads_count({_bit_name(draft, tree) if tree.alone else own})"
         return (Raw(f"const int {_count_name(draft, tree)} = {count};"),)
     thread, lines, inner = printer.expression(tree.thread), [], []
-    lane, apart = draft.free("at"), draft.free("apart")
+    lane, apart = draft.fresh_name("at"), draft.fresh_name("apart")
     for a in tree.sums:
         array = printer.expression(a.place)
-        value = draft.free(f"{array}_{a.kind}")
+        value = draft.fresh_name(f"{array}_{a.kind}")
         lines.append(f"    {a.type} {value} = {array}[{thread}];")
         if tree.size > 32:
             lines.append(
@@ -125,7 +125,7 @@ def _lines(draft: Draft, tree: _Tree) -> tuple[Any, ...]:
     lines += [*inner, "    }", f"    if ({thread} == 0) {{"]
     for a in tree.sums:
         array = printer.expression(a.place)
-        lines.append(f"        {array}[0] = {draft.free(f'{array}_{a.kind}')};")
+        lines.append(f"        {array}[0] = {draft.fresh_name(f'{array}_{a.kind}')};")
     lines.append("    }")
     body = "\n".join([f"if ({thread} < 32) {{", *lines, "}"])
     wait = Raw("__syncthreads();")
@@ -133,11 +133,11 @@ def _lines(draft: Draft, tree: _Tree) -> tuple[Any, ...]:
 
 
 def _count_name(draft: Draft, tree: _Tree) -> str:
-    return draft.free(f"{root_of(tree.sums[0].place)}_count")
+    return draft.fresh_name(f"{root_of(tree.sums[0].place)}_count")
 
 
 def _bit_name(draft: Draft, tree: _Tree) -> str:
-    return draft.free(f"{root_of(tree.sums[0].place)}_own")
+    return draft.fresh_name(f"{root_of(tree.sums[0].place)}_own")
 
 
 @dataclass

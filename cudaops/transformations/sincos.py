@@ -176,6 +176,6 @@ def _named(draft: Draft, angle: s.Expression, taken: set[str]) -> tuple[str, str
     plain = through_casts(angle)
     of = f"_{s.plain_name(plain.text)}" if isinstance(plain, s.Name) else ""
     return (
-        draft.free_beside(f"sin{of}" if of else "sine", taken),
-        draft.free_beside(f"cos{of}" if of else "cosine", taken),
+        draft.fresh_name_beside(f"sin{of}" if of else "sine", taken),
+        draft.fresh_name_beside(f"cos{of}" if of else "cosine", taken),
     )

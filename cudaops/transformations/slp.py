@@ -135,7 +135,7 @@ class _Packed:
                 continue
             for first, width in self._vectors(array, base, sorted(places)):
                 reads = [read for at in range(first, first + width) for read in places[at]]
-                name = self._draft.free_beside(f"{array}_vector", self._taken)
+                name = self._draft.fresh_name_beside(f"{array}_vector", self._taken)
                 where = min(read.statement for read in reads)
                 index = min(places[first], key=lambda read: read.statement).node.index
                 before.setdefault(where, []).append(self._load(array, width, name, index))

@@ -61,7 +61,7 @@ class Specialise:
         printer = draft.printer()
         header = printer.header
         for name in values:
-            header = _without_name(header, name, draft.free(f"{name}_launched"))
+            header = _without_name(header, name, draft.fresh_name(f"{name}_launched"))
         header = _bounded(header, kernel, draft)
         known = {**values, **extents}
         guards = [draft.launch_expression(name).equals(value) for name, value in known.items()]

@@ -196,9 +196,9 @@ class _Names:
 
     def free(self, wanted: str) -> str:
         """This, or with a number."""
-        name, at = self._draft.free(wanted), 2
+        name, at = self._draft.fresh_name(wanted), 2
         while name in self._taken:
-            name, at = self._draft.free(f"{wanted}{at}"), at + 1
+            name, at = self._draft.fresh_name(f"{wanted}{at}"), at + 1
         self._taken.add(name)
         return name
 

@@ -82,10 +82,10 @@ class SplitWork:
         axis, path = free_axis(draft), path_to(kernel.body, split.loop)
         _refuse_before(draft, path)
         plain = [re.sub(r"\W", "_", _place(draft, a)) for a in split.accumulators]
-        names = [draft.free(f"{x}_parts") for x in plain]
+        names = [draft.fresh_name(f"{x}_parts") for x in plain]
         first, last = _bodies(draft, split, path, names, parts, axis)
         name, launch = draft.launch.kernel, draft.launch
-        of_parts = draft.free(f"{name}_parts")
+        of_parts = draft.fresh_name(f"{name}_parts")
         pointers = [f"{a.type}* {n}" for a, n in zip(split.accumulators, names, strict=True)]
         printer = draft.printer()
         head = with_parameters(printer.header, pointers)
@@ -126,7 +126,11 @@ def _bodies(
     parts: int, axis: str,
 ) -> tuple[list[Any], list[Any]]:  # fmt: skip
     """Of the kernel that does the parts, and of the one that goes on with them."""
-    part, thread, threads = draft.free("part"), draft.free("thread"), draft.free("threads")
+    part, thread, threads = (
+        draft.fresh_name("part"),
+        draft.fresh_name("thread"),
+        draft.fresh_name("threads"),
+    )
     before, loop = shared_loop(split, part, str(parts))
     around, nth = path[-1]
     begun = [

@@ -340,11 +340,15 @@ def _tiled(draft: Draft, plan: _Plan, tile: int) -> tuple[Any, ...]:
     if plan.variable.name != j and any(plan.variable.name != n and s.plain_name(n) == j
                                        for n in names_in(plan.values)):  # fmt: skip
         raise NotUnderstood(f"two variables {j}")
-    first, count, at = draft.free("first"), draft.free("count"), draft.free("slot")
+    first, count, at = (
+        draft.fresh_name("first"),
+        draft.fresh_name("count"),
+        draft.fresh_name("slot"),
+    )
     names: list[str] = []
     for value in plan.values:
         same = sum(1 for n in names if n.startswith(f"{_stem(value)}_tile"))
-        names.append(draft.free(f"{_stem(value)}_tile{same + 1 if same else ''}"))
+        names.append(draft.fresh_name(f"{_stem(value)}_tile{same + 1 if same else ''}"))
     number, threads = threads_of(draft)
     printer = draft.printer()
     start, end = plan.variable.value, plan.end
@@ -405,7 +409,7 @@ def _around(draft: Draft, plan: _Plan, tiled: tuple[Any, ...]) -> tuple[Any, ...
     """All threads at the barriers, and each of them at its own work only."""
     if plan.condition is None:
         return (*plan.before, *plan.head, *tiled, *plan.tail)
-    active, some = draft.free("active"), draft.free("some")
+    active, some = draft.fresh_name("active"), draft.fresh_name("some")
     printer = draft.printer()
     outside: list[Any] = [
         *plan.before,

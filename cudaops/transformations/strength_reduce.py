@@ -418,7 +418,7 @@ def _one(kind: str) -> s.Number:
 
 def _named(draft: Draft, by: s.Expression, taken: set[str]) -> str:
     hint = f"inv_{s.plain_name(by.text)}" if isinstance(by, s.Name) else "inverse"
-    return draft.free_beside(hint, taken)
+    return draft.fresh_name_beside(hint, taken)
 
 
 def _product(node: Any, done: Any, inverse: Any) -> Any:

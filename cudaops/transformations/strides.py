@@ -34,11 +34,15 @@ from cudaops.program.launch_expression import LaunchExpression, build, ceil_div
 from cudaops.program.plans import BLOCK_MOST, GRID_MOST, MAX_THREADS
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import conduct, functions_say, refuse_exchange
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.geometry import bounded_header
 from cudaops.transformations.places import AXES, builtin, builtins_in, threads_along
 from cudaops.transformations.ranges import launch_expression
+from cudaops.transformations.thread_communication import (
+    functions_say,
+    refuse_exchange,
+    thread_communication,
+)
 from cudaops.transformations.variables import Variables
 
 _THREADS = (128, 256, 64, 512, 1024, 32)
@@ -161,7 +165,7 @@ class _Axes:
 
     def __post_init__(self) -> None:
         draft = self.draft
-        found = conduct(draft)
+        found = thread_communication(draft)
         if not found.is_alone or functions_say(draft):
             raise NotUnderstood("a barrier or shared-memory communication within the block")
         refuse_exchange(draft)
@@ -222,8 +226,8 @@ class _Axes:
             if isinstance(x, s.Declare) and x.name in carriers
         )  # fmt: skip
         terms = tuple(term for x in tests for term in _first_of(x, axis))
-        understood = sum(self._uses(x, axis, carriers) for x in (heads, declared, terms))
-        if understood != self._uses(self.body, axis, carriers) or (loops and tests):
+        analysable_loops = sum(self._uses(x, axis, carriers) for x in (heads, declared, terms))
+        if analysable_loops != self._uses(self.body, axis, carriers) or (loops and tests):
             return "fixed"
         if not self._counts_once([x.loop for x in loops] or tests):
             return "fixed"

@@ -42,7 +42,7 @@ from cudaops.transformations.loops import (
     is_innermost,
     loop_of,
 )
-from cudaops.transformations.scalar_replace import surely
+from cudaops.transformations.scalar_replace import executes_unconditionally
 from cudaops.transformations.splitting import WORDS
 from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 from cudaops.transformations.variables import Variables
@@ -140,7 +140,7 @@ def _read(draft: Draft, node: s.For) -> _Strip:
     loads = tuple(
         x for x in places
         if is_next(x) and memory.is_read_only(x.base.text)  # type: ignore[union-attr]
-        and surely(loop.body, x, writes=False)
+        and executes_unconditionally(loop.body, x, writes=False)
     )  # fmt: skip
     if not loads or len(loads) + len(stores) > _MOST_ARRAYS:
         raise NotUnderstood("no stencil loads, or too many for registers")
@@ -187,7 +187,7 @@ def _whole(draft: Draft, loop: Counted, factor: int) -> list[LaunchExpression]:
 
 
 def _written(draft: Draft, strip: _Strip, factor: int) -> s.For:
-    loop, item = strip.loop, draft.free("item")
+    loop, item = strip.loop, draft.fresh_name("item")
     ahead = s.Binary("+", s.Name(loop.variable, type=loop.type), s.Name(item, type="int"),
                      type=loop.type)  # fmt: skip
     names = _names(draft, strip)
@@ -235,7 +235,7 @@ def _names(draft: Draft, strip: _Strip) -> dict[Any, str]:
     found: dict[Any, str] = {}
     for x in _held(strip):
         wanted = f"{x.base.text}_strip".replace("#", "_")
-        while (name := draft.free(wanted)) in found.values():
+        while (name := draft.fresh_name(wanted)) in found.values():
             wanted += "_too"
         found[x] = name
     return found

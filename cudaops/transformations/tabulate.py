@@ -327,8 +327,8 @@ def is_dear(node: Any) -> bool:
 def _with_table(draft: Draft, entry: _Entry) -> Draft:
     kind = getattr(entry.value, "type", "")
     kernel = draft.form.kernel
-    table, lent = draft.free("table"), draft.free("table_bytes")
-    maker = draft.free(f"{draft.subject.kernel.plain_name}_table")
+    table, lent = draft.fresh_name("table"), draft.fresh_name("table_bytes")
+    maker = draft.fresh_name(f"{draft.subject.kernel.plain_name}_table")
     printer = draft.printer()
     entries = folded(product(t.count for t in entry.turns))
     limit = entries <= MOST_ENTRIES
@@ -444,7 +444,7 @@ def _whole(x: s.Expression) -> int | None:
 def _maker(draft: Draft, entry: _Entry, name: str, kind: str) -> tuple[str, list[str]]:
     """The kernel that fills the table, and the parameters of the draft's that it takes."""
     printer = draft.printer()
-    at, table = draft.free("entry"), draft.free("table")
+    at, table = draft.fresh_name("entry"), draft.fresh_name("table")
     body: list[Any] = [Raw(f"int {at} = blockIdx.x * blockDim.x + threadIdx.x;")]
     counts = [printer.expression(_count(t), 14) for t in entry.turns]
     body.append(Raw(f"if ({at} >= {' * '.join(counts)}) return;"))

@@ -21,10 +21,10 @@ from cudaops.program import syntax as s
 from cudaops.program.launch_expression import LaunchExpression
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.base import Setting
-from cudaops.transformations.conduct import WARP, conduct, functions_say
 from cudaops.transformations.draft import Draft, Step
-from cudaops.transformations.places import Places, builtins_in, through_casts
+from cudaops.transformations.places import GlobalThreadIndex, builtins_in, through_casts
 from cudaops.transformations.text import Raw
+from cudaops.transformations.thread_communication import WARP, functions_say, thread_communication
 
 _ROWS = (8, 4, 16)
 _INTEGERS = ("int", "unsigned", "long long", "unsigned long long")
@@ -47,7 +47,7 @@ class Tiles:
         if any(x.name == self.name and x.kernel in ("", draft.launch.kernel) for x in draft.steps):
             return ()
         threads = draft.value("blockDim.x")
-        if not isinstance(threads, int) or not conduct(draft).is_alone:
+        if not isinstance(threads, int) or not thread_communication(draft).is_alone:
             return ()
         found: list[Setting] = []
         for width in dict.fromkeys(_divisors(draft)):
@@ -59,7 +59,7 @@ class Tiles:
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
         """Raises NotUnderstood where a thread can tell how it was grouped."""
-        found = conduct(draft)
+        found = thread_communication(draft)
         found.refuse_unknown()
         body = draft.form.kernel.body
         if not found.is_alone or functions_say(draft):
@@ -71,9 +71,9 @@ class Tiles:
         if not isinstance(threads, int) or threads % (rows * WARP):
             raise NotUnderstood("block sizes that cannot form tiles of whole warps")
         across = threads // rows
-        place = draft.free("place")
+        place = draft.fresh_name("place")
         new = s.Name(place, type="unsigned")
-        edited = Places.of(draft, body, "x").replaced(
+        edited = GlobalThreadIndex.of(draft, body, "x").replaced(
             body, lambda x: new if x.type == "unsigned" else s.Cast(x.type, new), totals=True
         )
         if edited is body:
@@ -114,7 +114,7 @@ def _divisors_of(x: Any, form: s.KernelForm) -> Iterator[Any]:
 
 
 def _lines(draft: Draft, place: str, width: str, rows: int, across: int) -> Iterator[str]:
-    tiles, band = draft.free("tiles"), draft.free("band")
+    tiles, band = draft.fresh_name("tiles"), draft.fresh_name("band")
     yield f"const unsigned {tiles} = (unsigned){width} / {across};  // of one band of {rows} rows"
     yield f"const unsigned {band} = blockIdx.x / {tiles};"
     yield f"unsigned {place} = blockIdx.x * blockDim.x + threadIdx.x;"

@@ -122,7 +122,7 @@ def _function(draft: Draft, name: str) -> tuple[Draft, s.Function]:
     if draft.form.function(name) is None:
         raise NotUnderstood(f"no function {name}")
     draft = _with_callers(draft, name)
-    owned = draft.owned(name)
+    owned = draft.with_own_copy_of(name)
     if owned is draft:
         function = draft.form.function(name)
     else:
@@ -147,7 +147,7 @@ def _with_callers(draft: Draft, name: str) -> Draft:
     for caller in reversed(callers):
         function = draft.form.function(caller)
         if function is not None and function.where and function.where.file != FILE:
-            draft = draft.owned(caller)
+            draft = draft.with_own_copy_of(caller)
     return draft
 
 

@@ -142,7 +142,7 @@ class _Told:
                 before += self._loads(access, loop.count)
                 del body[where]
             else:
-                name = self._draft.free_beside(f"{access.array}_items", self._taken)
+                name = self._draft.fresh_name_beside(f"{access.array}_items", self._taken)
                 size = s.Number(str(loop.count))
                 before.append(s.Declare(access.kind, name, extents=(size,)))
                 place = s.Index(s.Name(name), s.Name(loop.item))
@@ -252,7 +252,7 @@ class _Told:
     def _loads(self, access: _Access, count: int) -> Iterator[Any]:
         vector = f"{VECTORS[access.kind][0]}{access.width}"
         for at, index in self._places(access, count):
-            name = self._draft.free_beside(f"{access.array}_vector", self._taken)
+            name = self._draft.fresh_name_beside(f"{access.array}_vector", self._taken)
             place = s.Index(s.Name(access.array), index)
             yield s.Declare(vector, name, value=reinterpreted(f"const {vector}*", place))
             for lane, member in zip(range(access.width), "xyzw", strict=False):

@@ -27,8 +27,8 @@ from cudaops.transformations.aliasing import Aliasing
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.interior import folded
-from cudaops.transformations.loops import Counted, counted, loop_of, scalars_of, understood
-from cudaops.transformations.scalar_replace import marked, own_access, surely
+from cudaops.transformations.loops import Counted, analysable_loops, counted, loop_of, scalars_of
+from cudaops.transformations.scalar_replace import executes_unconditionally, marked, own_access
 from cudaops.transformations.trees import changed, declared_in, renamed, swapped
 
 _MOST_SETTINGS = 3
@@ -68,7 +68,7 @@ class RegisterWindow:
 
     def settings(self, draft: Draft) -> tuple[Setting, ...]:
         """Loops with such loads, the hottest first."""
-        found = (placed.setting for placed, _ in understood(draft, _read))
+        found = (placed.setting for placed, _ in analysable_loops(draft, _read))
         return tuple(islice(found, _MOST_SETTINGS))
 
     def apply(self, draft: Draft, setting: Setting) -> Draft:
@@ -102,7 +102,8 @@ def _read(draft: Draft, node: s.For) -> tuple[Counted, tuple[Window, ...]]:
         index = inlined.index
         steady = names_in(index) <= fixed and is_pure(index) and not reads_memory(index)
         if place.type in _HELD and steady and isinstance(inlined.base, s.Name) and (
-            inlined.base.text not in moved and surely(loop.body, place, writes=False)
+            inlined.base.text not in moved
+            and executes_unconditionally(loop.body, place, writes=False)
         ):  # fmt: skip
             places.append(place)
             plain.append(inlined)
@@ -200,7 +201,7 @@ def _written(
         own = []
         for word in _WORDS.get(len(window.places), tuple(map(str, range(len(window.places))))):
             wanted = f"{root_of(window.places[0])}_{word}".replace("#", "_")
-            while (name := draft.free(wanted)) in taken:
+            while (name := draft.fresh_name(wanted)) in taken:
                 wanted += "_too"
             taken.add(name)
             own.append(name)

@@ -18,7 +18,8 @@ from cudaops.domain.profile import Profile
 from cudaops.graph.model_setup import brief_with
 from cudaops.graph.remembering import key_of
 from cudaops.graph.resolve_options import run_options, target
-from cudaops.graph.services import make_executor, open_bench, open_knowledge
+from cudaops.graph.services import make_executor, open_bench
+from cudaops.graph.toolbox import open_knowledge
 from cudaops.mcp_servers.servers import build_servers
 from cudaops.mcp_servers.sessions import Session
 from cudaops.memory.results import KernelMemory

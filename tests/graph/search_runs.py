@@ -28,8 +28,9 @@ from cudaops.graph.build import build_graph
 from cudaops.graph.context import Context
 from cudaops.graph.events import EventLog, read_events
 from cudaops.graph.resolve_options import run_options, target
-from cudaops.graph.services import build_toolbox, make_executor, open_bench
+from cudaops.graph.services import make_executor, open_bench
 from cudaops.graph.state import State
+from cudaops.graph.toolbox import build_toolbox
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings

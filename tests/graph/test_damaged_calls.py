@@ -10,11 +10,12 @@ import pytest
 
 from cudaops.domain.run import RunOptions
 from cudaops.graph.events import EventLog, read_events
+from cudaops.graph.loop import Services, open_context
 from cudaops.graph.model_setup import CALLS, Development
 from cudaops.graph.resolve_options import run_options, target
-from cudaops.graph.run import Services, open_context
-from cudaops.graph.services import build_toolbox, make_executor, open_bench
+from cudaops.graph.services import make_executor, open_bench
 from cudaops.graph.state import State
+from cudaops.graph.toolbox import build_toolbox
 from cudaops.models.journal import Journal
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings

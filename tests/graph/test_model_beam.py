@@ -31,7 +31,7 @@ from cudaops.graph.branches import BranchTask
 from cudaops.graph.events import read_events
 from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.run import resume, start
-from cudaops.graph.services import open_knowledge
+from cudaops.graph.toolbox import open_knowledge
 from cudaops.models.journal import CallEntry
 from cudaops.settings import load_settings
 from tests.graph.beam_dialogue import (

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.run import RunRecord
-from cudaops.graph.services import open_knowledge
+from cudaops.graph.toolbox import open_knowledge
 from cudaops.models.scripted import read_script
 from cudaops.settings import load_settings
 from tests.nim import Asked, Nim, Reply, Usage

@@ -15,7 +15,8 @@ import pytest
 from cudaops.domain.run import RunRecord
 from cudaops.errors import InputError
 from cudaops.graph.events import read_events
-from cudaops.graph.run import NOT_ENDED, resume
+from cudaops.graph.finishing import NOT_ENDED
+from cudaops.graph.run import resume
 from cudaops.settings import load_settings
 
 PROGRAMS = Path(__file__).parents[1] / "data" / "programs"

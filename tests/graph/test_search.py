@@ -15,7 +15,7 @@ import pytest
 
 from cudaops.domain.search import SearchOptions
 from cudaops.graph.branches import Explored
-from cudaops.graph.services import open_knowledge
+from cudaops.graph.toolbox import open_knowledge
 from cudaops.settings import load_settings
 from tests.graph.search_runs import (
     FIRST,

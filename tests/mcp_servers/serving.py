@@ -19,7 +19,7 @@ from mcp import StdioServerParameters
 from cudaops.domain.judgement import Policy
 from cudaops.graph.hosted import Hosting
 from cudaops.graph.resolve_options import target
-from cudaops.graph.services import open_knowledge
+from cudaops.graph.toolbox import open_knowledge
 from cudaops.mcp_servers.http import Verify, build_mcp_app
 from cudaops.mcp_servers.servers import build_server
 from cudaops.mcp_servers.sessions import SessionProvider

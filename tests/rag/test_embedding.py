@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from cudaops.errors import ModelUnavailable
-from cudaops.graph.services import open_knowledge
+from cudaops.graph.toolbox import open_knowledge
 from cudaops.rag.embedding import (
     NvidiaEmbedder,
     NvidiaReranker,

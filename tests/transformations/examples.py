@@ -263,7 +263,7 @@ __global__ void kernel(const float* grad, float* bias, int batch, int time, int 
 }""",
         {"x": _floats(250), "y": _floats(250), "n": 250, "width": 1.5},
     ),
-    "hoist": Example(
+    "precompute_table": Example(
         """__global__ void normalise(const float* x, const float* mean, const float* var, float* y,
                           int n, int channels, float eps) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

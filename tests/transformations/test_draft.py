@@ -35,11 +35,11 @@ def made(case: Callable[..., Case]) -> Case:
 @pytest.mark.parametrize("name", ["twice", "half", "half_again"])
 def test_a_function_of_the_author_is_copied_once(name: str, case: Callable[..., Case]) -> None:
     one = made(case)
-    draft = one.draft.owned(name)
+    draft = one.draft.with_own_copy_of(name)
     assert f"{name}_fast(" in draft.text
     function = draft.form.function(f"{name}_fast")
     assert function is not None
-    assert draft.owned(f"{name}_fast") is draft
+    assert draft.with_own_copy_of(f"{name}_fast") is draft
     one.same(draft)
     again = draft.edited(function, draft.printer(function).printed(function.body))
     one.same(again)
@@ -58,13 +58,13 @@ def test_an_operator_stays_the_authors(case: Callable[..., Case]) -> None:
     x = np.arange(50, dtype=np.float32)
     one = case(OPERATORS, {"x": x, "y": x * 0, "n": 50}, grid=(2,), block=(32,))
     with pytest.raises(NotUnderstood, match="ambiguous"):
-        one.draft.owned("operator-")
-    one.same(one.draft.owned("length"))
+        one.draft.with_own_copy_of("operator-")
+    one.same(one.draft.with_own_copy_of("length"))
 
 
 def test_a_function_that_is_not_there(case: Callable[..., Case]) -> None:
     with pytest.raises(NotUnderstood):
-        made(case).draft.owned("third")
+        made(case).draft.with_own_copy_of("third")
 
 
 def test_conditions_that_every_launch_meets_are_left_out(case: Callable[..., Case]) -> None:
@@ -109,7 +109,7 @@ def test_execution_spaces_behind_a_macro_are_written_out(
 ) -> None:
     x = np.arange(50, dtype=np.float32)
     one = case(SPACES_BY_MACRO, {"x": x, "y": x * 0, "n": 50}, grid=(2,), block=(32,))
-    draft = one.draft.owned(name)
+    draft = one.draft.with_own_copy_of(name)
     assert "__device__" in draft.text.partition(f"{name}_fast(")[0]
     assert {"BOTH", "KERNEL", "INLINED"}.isdisjoint(draft.text.split())
     assert check_source(draft.rewrite().source) == ()

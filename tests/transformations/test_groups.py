@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cudaops.program.syntax import NotUnderstood
-from cudaops.transformations.conduct import conduct
 from cudaops.transformations.inline import Inline
 from cudaops.transformations.registry import transformation
+from cudaops.transformations.thread_communication import thread_communication
 from tests.transformations.bench import Case
 
 HEAD = """
@@ -73,7 +73,7 @@ def test_a_method_is_an_intrinsic(body: str, case: Callable[..., Case]) -> None:
     assert TAKEN[body] in draft.text
     assert "cg::" not in draft.text
     assert "block." not in draft.text
-    assert not conduct(draft).calls_other
+    assert not thread_communication(draft).calls_other
     one.same(draft, tolerance=1e-6)
 
 

@@ -296,7 +296,7 @@ def test_the_kernel_computes_the_same(name: str, case: Callable[..., Case]) -> N
 def test_no_copy_is_left_of_what_the_comments_name(case: Callable[..., Case]) -> None:
     text = "SUM\n=> /* sum_of a row */ y[row] = sum_of(a + row * columns, columns);  // by sum_of"
     one = made(case, text)
-    own = one.draft.owned("sum_of")
+    own = one.draft.with_own_copy_of("sum_of")
     assert own.text.count("sum_of_fast(") == 2
     assert "/* sum_of a row */" in own.text
     draft = Inline().apply(own, {})

@@ -118,7 +118,7 @@ HELPED = (
 @pytest.mark.parametrize("name", ["half", "inner", "outer"])
 def test_a_function_of_a_namespace_is_copied(name: str, case: Callable[..., Case]) -> None:
     one = made(case, HELPED, "a::b::k", "outer(x[i]) + b::inner(x[i]) + a::half(half(x[i]))")
-    draft = one.draft.owned(name)
+    draft = one.draft.with_own_copy_of(name)
     assert f"{name}_fast(" in draft.text
     function = draft.form.function(f"{name}_fast")
     assert function is not None
@@ -130,7 +130,7 @@ def test_functions_of_a_namespace_are_copied_one_after_the_other(
     case: Callable[..., Case],
 ) -> None:
     one = made(case, HELPED, "a::b::k", "outer(x[i]) + b::inner(x[i])")
-    draft = one.draft.owned("outer").owned("inner").owned("half")
+    draft = one.draft.with_own_copy_of("outer").with_own_copy_of("inner").with_own_copy_of("half")
     assert draft.form.functions
     assert all(f.where is not None and f.where.file == FILE for f in draft.form.functions)
     one.same(draft)
@@ -139,7 +139,7 @@ def test_functions_of_a_namespace_are_copied_one_after_the_other(
 def test_one_of_two_functions_of_a_name_is_not_copied(case: Callable[..., Case]) -> None:
     one = made(case, FAR + "namespace a { " + WEIGHT + "KERNEL }", "a::k", "weight(x[i])")
     with pytest.raises(NotUnderstood):
-        one.draft.owned("weight")
+        one.draft.with_own_copy_of("weight")
 
 
 COLUMNS = """

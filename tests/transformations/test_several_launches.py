@@ -76,7 +76,7 @@ def test_steps_at_every_launch_keep_the_result(seed: int, case: Callable[..., Ca
 
 def test_a_function_of_two_kernels_is_not_edited_for_one(case: Callable[..., Case]) -> None:
     one = made(case, "helped")
-    draft = several(one, random.Random(1)).owned("f")
+    draft = several(one, random.Random(1)).with_own_copy_of("f")
     assert [launch.kernel for launch in draft.launches] == ["k_fast_parts", "k_fast"]
     for at in (0, 1):
         focused = replace(draft, focus=at)

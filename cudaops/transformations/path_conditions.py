@@ -22,7 +22,7 @@ UNKNOWN: Condition = (None, True)
 
 
 @dataclass(frozen=True)
-class Reached:
+class ConditionedExpression:
     """An expression and its way there."""
 
     node: Any
@@ -45,24 +45,24 @@ class _Way:
         return replace(self, conditions=(*self.conditions, *conditions))
 
 
-class Paths:
+class PathConditions:
     """Of one kernel."""
 
     def __init__(self, form: s.KernelForm) -> None:
         self._form = form
 
-    def expressions(self) -> Iterator[Reached]:
+    def expressions(self) -> Iterator[ConditionedExpression]:
         """Every expression that stands in a statement, whole ones before their parts."""
         yield from self._body(self._form.kernel.body, _Way())
 
-    def _body(self, body: Sequence[Any], way: _Way) -> Iterator[Reached]:
+    def _body(self, body: Sequence[Any], way: _Way) -> Iterator[ConditionedExpression]:
         for node in body:
             yield from self._statement(node, way)
             if isinstance(node, s.Leave | s.Give):
                 return
             way = way.when(*_passing(node))
 
-    def _statement(self, node: Any, way: _Way) -> Iterator[Reached]:
+    def _statement(self, node: Any, way: _Way) -> Iterator[ConditionedExpression]:
         match node:
             case s.If(condition, yes, no):
                 yield from self._expression(condition, way)
@@ -82,7 +82,7 @@ class Paths:
                     else:
                         yield from self._expression(child, way.when(UNKNOWN))
 
-    def _loop(self, node: s.For, way: _Way) -> Iterator[Reached]:
+    def _loop(self, node: s.For, way: _Way) -> Iterator[ConditionedExpression]:
         yield from self._body(node.first, way)
         try:
             loop = counted(node, self._form)
@@ -96,8 +96,8 @@ class Paths:
                 yield from self._expression(head, way.when(UNKNOWN))
         yield from self._body(node.body, inside)
 
-    def _expression(self, node: Any, way: _Way) -> Iterator[Reached]:
-        yield Reached(node, way.conditions, way.loops)
+    def _expression(self, node: Any, way: _Way) -> Iterator[ConditionedExpression]:
+        yield ConditionedExpression(node, way.conditions, way.loops)
         match node:
             case s.Choice(condition, yes, no):
                 yield from self._expression(condition, way)

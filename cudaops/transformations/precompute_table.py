@@ -31,7 +31,13 @@ from cudaops.transformations.aliasing import Memory
 from cudaops.transformations.base import Setting
 from cudaops.transformations.draft import Draft, Step
 from cudaops.transformations.functions import FLOATING
-from cudaops.transformations.places import AXES, Places, builtin, threads_along, through_casts
+from cudaops.transformations.places import (
+    AXES,
+    GlobalThreadIndex,
+    builtin,
+    threads_along,
+    through_casts,
+)
 from cudaops.transformations.ranges import Proof, Ranges
 from cudaops.transformations.tabulate import (
     MOST_ENTRIES,
@@ -50,10 +56,10 @@ _MOST_TABLES = 4
 _OWN = ("threadIdx", "blockIdx")
 
 
-class Hoist:
+class PrecomputeTable:
     """Tables of what depends on one integer of few values, or on the launch alone."""
 
-    name = "hoist"
+    name = "precompute_table"
     title = "precomputed values shared by threads"
     family: Family = "algorithm"
     relieves = frozenset({
@@ -263,7 +269,7 @@ class _Search:
     def _total(self, place: s.Expression) -> LaunchExpression | None:
         """How many threads there are along an axis, where it is their number."""
         for axis in AXES:
-            if Places.of(self._draft, self._body, axis).is_place(place):
+            if GlobalThreadIndex.of(self._draft, self._body, axis).is_place(place):
                 return threads_along(self._draft, axis)
         return None
 
@@ -307,8 +313,8 @@ def _is_sure(x: Any, node: Any) -> bool:
 
 def _with_table(draft: Draft, entry: _Entry) -> Draft:
     kind, kernel, printer = getattr(entry.value, "type", ""), draft.form.kernel, draft.printer()
-    table, lent = draft.free("ahead"), draft.free("ahead_bytes")
-    maker = draft.free(f"{draft.subject.kernel.plain_name}_ahead")
+    table, lent = draft.fresh_name("ahead"), draft.fresh_name("ahead_bytes")
+    maker = draft.fresh_name(f"{draft.subject.kernel.plain_name}_ahead")
     used = [
         p.name for p in kernel.parameters
         if p.name in names_in((*entry.needed, entry.value))
@@ -347,7 +353,7 @@ def _is(node: Any, value: s.Expression) -> bool:
 def _maker(draft: Draft, entry: _Entry, name: str, table: str, used: Sequence[str]) -> str:
     """The kernel that fills the table."""
     printer, kind = draft.printer(), getattr(entry.value, "type", "")
-    count, at = draft.free("entries"), draft.free("entry")
+    count, at = draft.fresh_name("entries"), draft.fresh_name("entry")
     key, of = entry.key, getattr(entry.key, "type", "int")
     plain = key.text if isinstance(key, s.Name) else at
     body: list[Any] = [

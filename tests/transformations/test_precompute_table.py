@@ -10,7 +10,7 @@ import pytest
 from cudaops.program.plans import resolve
 from cudaops.program.syntax import NotUnderstood
 from cudaops.transformations.draft import Draft
-from cudaops.transformations.hoist import Hoist
+from cudaops.transformations.precompute_table import PrecomputeTable
 from cudaops.transformations.specialise import Specialise
 from tests.transformations.bench import Case
 
@@ -53,14 +53,14 @@ TAKEN = {
 @pytest.mark.parametrize("name", TAKEN)
 def test_results_stay(name: str, case: Callable[..., Case]) -> None:
     made = launched(case, TAKEN[name])
-    draft = made.applied(Hoist())
+    draft = made.applied(PrecomputeTable())
     assert len(draft.launches) == (3 if name == "two of them" else 2)
-    assert Hoist().settings(draft) == () or name == "two of them"
+    assert PrecomputeTable().settings(draft) == () or name == "two of them"
     made.same(draft)
 
 
 def test_what_a_table_holds_is_computed_nowhere_else(case: Callable[..., Case]) -> None:
-    draft = launched(case, TAKEN["channel of an image"]).applied(Hoist())
+    draft = launched(case, TAKEN["channel of an image"]).applied(PrecomputeTable())
     assert "root = ahead[q];" in draft.text
     assert draft.text.count("inverse =") == 1, "of the kernel that fills the table"
 
@@ -76,7 +76,7 @@ __global__ void rotate(const float* x, float* y, int rows, int columns, float ba
 }"""
     arguments = {"x": X, "y": X * 0, "rows": 39, "columns": 30, "base": 100.0}
     made = case(source, arguments, grid=(2, 10), block=(16, 4))
-    draft = made.applied(Hoist())
+    draft = made.applied(PrecomputeTable())
     assert str(draft.scratch[0][1]).startswith("max(")
     assert "sinf(row * rate)" in draft.text, "that of two integers stays"
     made.same(draft)
@@ -85,7 +85,7 @@ __global__ void rotate(const float* x, float* y, int rows, int columns, float ba
 def test_constants_follow(case: Callable[..., Case]) -> None:
     made = launched(case, TAKEN["channel of an image"])
     special = Specialise().apply(made.draft, {"what": "sizes"})
-    draft = Hoist().apply(special, {})
+    draft = PrecomputeTable().apply(special, {})
     assert "const int q = i / m % c;  // theirs" in draft.text
     made.same(draft)
 
@@ -95,7 +95,7 @@ def applies(draft: Draft, made: Case) -> bool:
 
 
 def test_it_asks_the_launch(case: Callable[..., Case]) -> None:
-    draft = launched(case, TAKEN["channel"]).applied(Hoist())
+    draft = launched(case, TAKEN["channel"]).applied(PrecomputeTable())
     assert applies(draft, launched(case, TAKEN["channel"]))
     for more in ({"n": 11}, {"c": 0}, {"c": 2000}, {"n": 0}):
         other = launched(case, TAKEN["channel"], **more)
@@ -128,15 +128,15 @@ def test_it_asks_the_launch(case: Callable[..., Case]) -> None:
 )
 def test_what_it_leaves(body: str, case: Callable[..., Case]) -> None:
     made = launched(case, body)
-    offered = Hoist().settings(made.draft)
+    offered = PrecomputeTable().settings(made.draft)
     if offered:
-        draft = Hoist().apply(made.draft, {})
+        draft = PrecomputeTable().apply(made.draft, {})
         raise AssertionError(draft.rewrite().source)
     with pytest.raises(NotUnderstood):
-        Hoist().apply(made.draft, {})
+        PrecomputeTable().apply(made.draft, {})
 
 
 def test_a_table_that_few_use_is_none(case: Callable[..., Case]) -> None:
     body = GUARDED + "y[i] = sqrtf(i % c + by);"
-    assert Hoist().settings(launched(case, body, c=159).draft)
-    assert not Hoist().settings(launched(case, body, c=161).draft)
+    assert PrecomputeTable().settings(launched(case, body, c=159).draft)
+    assert not PrecomputeTable().settings(launched(case, body, c=161).draft)

@@ -34,7 +34,7 @@ _WAITS = re.compile(
 
 
 @dataclass(frozen=True)
-class Conduct:
+class ThreadCommunication:
     """Of one kernel with the functions that it calls."""
 
     barriers: bool
@@ -59,7 +59,7 @@ class Conduct:
             raise NotUnderstood(f"what {self.calls_other[0]} does")
 
 
-def conduct(draft: Draft) -> Conduct:
+def thread_communication(draft: Draft) -> ThreadCommunication:
     """What the kernel's threads do. Raises NotUnderstood for what cannot be reordered at all:
     assembly, and threads that wait for other blocks."""
     form = draft.form
@@ -78,7 +78,7 @@ def conduct(draft: Draft) -> Conduct:
         for x in s.below(f.body)
     )
     returns = any(isinstance(x, s.Leave) and x.word == "return" for x in s.below(form.kernel.body))
-    return Conduct(
+    return ThreadCommunication(
         bool(barriers), bool(collectives), shared, bool(called & ATOMICS), returns, tuple(other)
     )
 
