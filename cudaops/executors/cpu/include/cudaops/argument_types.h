@@ -100,6 +100,10 @@ constexpr ArgumentType describe() {
   return {ArgumentKind::Opaque, "opaque", sizeof(P), false, false, Holds::Nothing, &written<T>};
 }
 
+// What a parameter is to a kernel: a reference is the address of what it is of.
+template <class P>
+using handed = std::conditional_t<std::is_reference<P>::value, std::remove_reference_t<P>*, P>;
+
 // A class that C++ hands over by its address, as it has a destructor or a constructor that copies. A kernel gets its
 // bytes: none of its author's functions run where a launch is kept.
 template <class P>

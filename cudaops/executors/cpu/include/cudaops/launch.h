@@ -38,10 +38,6 @@ struct Call {
 
 void submit(const Call& call);
 
-// What a parameter is to a kernel: a reference is the address of what it is of.
-template <class P>
-using handed = std::conditional_t<std::is_reference<P>::value, std::remove_reference_t<P>*, P>;
-
 // How a thread calls a kernel: what C++ hands over by its address is a copy of its bytes, the thread's own.
 template <class P>
 using Handed = std::conditional_t<is_handed_by_address<P>, P&, P>;

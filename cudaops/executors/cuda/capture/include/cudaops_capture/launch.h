@@ -77,8 +77,9 @@ struct Closure {
 
   template <size_t... I>
   void submit_with(Call call, std::index_sequence<I...>) {
-    static constexpr cudaops::ArgumentType types[] = {cudaops::describe<P>()..., cudaops::ArgumentType{}};
-    void* values[] = {(void*)&std::get<I>(arguments)..., nullptr};
+    static constexpr cudaops::ArgumentType types[] = {cudaops::describe<cudaops::handed<P>>()..., cudaops::ArgumentType{}};
+    void* addresses[] = {(void*)&std::get<I>(arguments)..., nullptr};
+    void* values[] = {std::is_reference<P>::value ? (void*)&addresses[I] : addresses[I]..., nullptr};
     call.start = &start;
     call.closure = this;
     call.count = sizeof...(P);
