@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fractions import Fraction
-from itertools import takewhile, zip_longest
+from itertools import combinations, takewhile, zip_longest
 from typing import NamedTuple
 
 from cudaops.domain.base import Dim3
@@ -367,6 +367,17 @@ _FACTORS = range(1, 65)
 """Elements a thread, or threads an element."""
 
 
+_WARP = 32
+_COUNTS = (1, 2, 4, 8)
+"""Elements a thread, or a warp, where an argument says how many there are."""
+_COUNTED = 48
+"""Such an argument is at least: smaller ones are radii and modes."""
+
+
+def _is_power_of_two(part: Fraction) -> bool:
+    return all(n & (n - 1) == 0 for n in part.as_integer_ratio())
+
+
 def _share_of(name: str, part: Fraction) -> str:
     """`part` of a number, rounded up."""
     above, below = part.numerator, part.denominator
@@ -464,11 +475,32 @@ class _Values:
             [] if others else [s for n in _FACTORS for s in ((there, own * n), (there * n, own))]
         )
         shares += [s for n in _FACTORS for s in ((1, n), (n, 1))]
-        for share in shares:
-            part = Fraction(*share)
-            if values == [math.ceil(part * g) for g in theirs]:
-                return _share_of(name, part)
+        parts = [
+            part
+            for part in (Fraction(*share) for share in shares)
+            if values == [math.ceil(part * g) for g in theirs]
+        ]
+        usual = next((part for part in parts if _is_power_of_two(part)), None)
+        if usual is None and not others and (counted := self._counted(values, own)):
+            return counted
+        if parts:
+            return _share_of(name, usual or parts[0])
         return self.text(values)
+
+    def _counted(self, blocks: Sequence[int], threads: int) -> str:
+        """Blocks for a number of the author's launch, or for a product of two: one each, or for
+        what a block takes by its threads, by its warps or by several of either; empty where none
+        is as many."""
+        takes = sorted({g * n for g in (threads, threads // _WARP or 1) for n in _COUNTS} | {1})
+        counts = {n: v for n, v in self.integers.items() if min(v) > 1}
+        for names in (*combinations(counts, 1), *combinations(counts, 2)):
+            product = [math.prod(each) for each in zip(*(counts[n] for n in names), strict=True)]
+            for per_block in reversed(takes):
+                if min(product) >= max(_COUNTED, per_block) and all(
+                    math.ceil(p / per_block) == b for p, b in zip(product, blocks, strict=True)
+                ):
+                    return f"ceil_div({' * '.join(names)}, {per_block})"
+        return ""
 
     def _threads(self, values: Sequence[int]) -> str:
         """Threads of a block along an axis, which launches of every size have where all seen do."""
