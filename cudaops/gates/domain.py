@@ -7,6 +7,7 @@ access looked at, once with the last thread first.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -277,7 +278,12 @@ class DomainJudge:
         kept = self._kept(least)
         summary = f"{least.on.draw.what}: {least.why}"
         summary += f" ({len(refusals)} of {applied} generated inputs; this one is kept in {kept})"
-        as_launched = [one for one in refusals if _is_as_launched(one.on)]
+        sizing = _sizing(self._rewrite)
+        as_launched = [
+            one
+            for one in refusals
+            if _is_as_launched(one.on) and sizing.isdisjoint(one.on.draw.values)
+        ]
         # Sizes that are wrong by themselves are so on captured contents, too.
         draws = [one.on.draw for one in refusals]
         wrong = {id(draw.shape) for draw in draws if not draw.changes}
@@ -534,6 +540,16 @@ def _reached(branches: Branches | None, whose: str) -> str:
 def _is_as_launched(one: DrawnInput) -> bool:
     """Whether it is of the captured sizes, or of another launch that was recorded."""
     return one.draw.shape.is_captured or one.draw.recorded is not None
+
+
+def _sizing(rewrite: Rewrite) -> frozenset[str]:
+    """Names that a plan computes a grid, a size or an argument with: other values of them are other
+    launches."""
+    plan = rewrite.plan
+    grids = [extent for step in plan.launches for extent in step.grid]
+    computed = [x for step in plan.launches for x in step.args if not x.strip().isidentifier()]
+    texts = (*grids, *computed, *(s.size_bytes for s in plan.scratch))
+    return frozenset(name for text in texts for name in re.findall(r"[A-Za-z_]\w*", text))
 
 
 def _off_by(found: BufferAccuracy) -> tuple[bool, bool]:

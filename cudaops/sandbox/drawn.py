@@ -61,6 +61,7 @@ from cudaops.sandbox.shapes import (
 from cudaops.sandbox.shared_variables import same_variables, shared_variables, with_variables
 from cudaops.sandbox.text_asks import numbers_in, only_divides
 from cudaops.sandbox.variations import INFINITE
+from cudaops.sandbox.zero_times import zero_times_infinity
 
 LEAST_ACCESSES = 400_000
 GROWTH = 4
@@ -172,7 +173,7 @@ class DomainBuilder:
             for draw in (drawing.long(shape) if shape.is_long else drawing.combined(shape))
         ]
         draws += [*drawing.uniform(small), *drawing.modes(small), *drawing.far(small)]
-        draws += drawing.edges(small)
+        draws += [*drawing.edges(small), *zero_times_infinity(drawing, small)]
         found += self._borne([*draws, *self.drawing.launches(shapes)])
         branches = self._branches(found)
         for _ in range(ROUNDS):

@@ -14,6 +14,7 @@ from cudaops.sandbox.draw import Draw, DrawnInput
 from cudaops.sandbox.draws import Drawing
 from cudaops.sandbox.launch_numbers import with_numbers
 from cudaops.sandbox.shapes import EXPENSIVE, Shape, smallest
+from cudaops.sandbox.zero_times import zero_times_infinity
 
 
 def served_shape(inputs: Sequence[DrawnInput], serves: Callable[[Workload], bool]) -> Shape | None:
@@ -32,7 +33,7 @@ def draws_of(drawing: Drawing, shape: Shape, serves: Callable[[Workload], bool])
     drawn = (
         *drawing.probes(shape)[: drawing.affordable(shape)],
         *drawing.combined(shape), *drawing.uniform(shape), *drawing.modes(shape),
-        *drawing.far(shape), *drawing.edges(shape),
+        *drawing.far(shape), *drawing.edges(shape), *zero_times_infinity(drawing, shape),
     )  # fmt: skip
     for draw in drawn:
         if not draw.values or serves(with_numbers(shape.workload, draw.values)):
