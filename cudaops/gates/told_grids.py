@@ -7,6 +7,7 @@ and each recorded launch agrees, the author is taken to launch as many blocks fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -22,8 +23,9 @@ from cudaops.program.expressions import Expression
 from cudaops.program.plans import environment
 from cudaops.sandbox.draw import DrawnInput
 from cudaops.sandbox.drawn import DomainBuilder
-from cudaops.sandbox.launch_numbers import as_launched
+from cudaops.sandbox.launch_numbers import as_launched, number_of
 from cudaops.sandbox.settled import only_adds
+from cudaops.sandbox.shapes import takes_of, with_scalars
 
 _AXES = ("x", "y", "z")
 
@@ -53,8 +55,9 @@ class ToldGrid(NamedTuple):
 def told_grid(
     rewrite: Rewrite, kernel: Kernel, workload: Workload, launches: Sequence[LaunchNumbers]
 ) -> ToldGrid | None:
-    """The extents that a launch of the plan takes from one integer argument each, if the author's
-    kernel has them in this launch and in all that were recorded; None where there are none."""
+    """The extents that a launch of the plan takes from one integer argument each, if they are a
+    block for so many of what it counts, and the author's kernel has them in this launch and in all
+    that were recorded; None where there are none."""
     integers = {
         a.name
         for a in workload.arguments
@@ -70,11 +73,27 @@ def told_grid(
             if axis in extents or len(names & integers) != 1 or names & others:
                 continue
             one = {axis: expression}
-            if getattr(workload.grid, axis) > 1 and all(
-                _extents(one, rewrite, kernel, w) == {axis: getattr(w.grid, axis)} for w in seen
+            (name,) = names & integers
+            if (
+                getattr(workload.grid, axis) > 1
+                and all(
+                    _extents(one, rewrite, kernel, w) == {axis: getattr(w.grid, axis)} for w in seen
+                )
+                and _counts(ToldGrid(rewrite, kernel, one), axis, name, workload)
             ):
                 extents |= one
     return ToldGrid(rewrite, kernel, extents) if extents else None
+
+
+def _counts(told: ToldGrid, axis: str, name: str, workload: Workload) -> bool:
+    """Whether it is a block for each so many of what the argument counts, for all numbers of them
+    up to as many as were passed; so many as a block of the author's may take."""
+    most = int(number_of(workload, name))
+    numbers = sorted({1, most, *range(2, most, max(1, most // 64))})
+    launches = [with_scalars(workload, {name: n}) for n in numbers]
+    extents = [_extents(told.extents, told.rewrite, told.kernel, w).get(axis) for w in launches]
+    takes = takes_of(getattr(workload.block, axis), workload.block.volume)
+    return any(extents == [math.ceil(n / per) for n in numbers] for per in takes)
 
 
 def on_told_grids(
