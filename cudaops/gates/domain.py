@@ -7,6 +7,7 @@ access looked at, once with the last thread first.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import time
 from collections.abc import Iterator, Sequence
@@ -34,6 +35,7 @@ from cudaops.executors.untrusted_files import remove
 from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy, exact_accuracy
 from cudaops.gates.correctness import fairly, in_any_order
 from cudaops.gates.posed import baseline_where_free
+from cudaops.gates.told_grids import on_told_grids, told_grid
 from cudaops.program.analysis.compensation import computes_rounding_errors, rounds_on_integers
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
@@ -42,6 +44,7 @@ from cudaops.sandbox.draw import Draw, DrawnInput, Subject
 from cudaops.sandbox.drawn import Domain, DomainBuilder, is_exact
 from cudaops.sandbox.oracle import Baseline
 from cudaops.sandbox.portions import Telling, in_portions
+from cudaops.sandbox.served import draws_of, served_shape
 from cudaops.sandbox.shared_variables import with_variables
 from cudaops.sandbox.variations import Way
 from cudaops.sandbox.workbench import Workbench
@@ -89,6 +92,8 @@ class Judged(NamedTuple):
 
     gate: Gate
     misbehaved: Misbehaved | None = None
+    refused: tuple[DrawnInput, ...] = ()
+    """Inputs on which it is wrong."""
 
 
 class Run(NamedTuple):
@@ -273,7 +278,12 @@ class DomainJudge:
         kept = self._kept(least)
         summary = f"{least.on.draw.what}: {least.why}"
         summary += f" ({len(refusals)} of {applied} generated inputs; this one is kept in {kept})"
-        as_launched = [one for one in refusals if _is_as_launched(one.on)]
+        sizing = _sizing(self._rewrite)
+        as_launched = [
+            one
+            for one in refusals
+            if _is_as_launched(one.on) and sizing.isdisjoint(one.on.draw.values)
+        ]
         # Sizes that are wrong by themselves are so on captured contents, too.
         draws = [one.on.draw for one in refusals]
         wrong = {id(draw.shape) for draw in draws if not draw.changes}
@@ -285,7 +295,7 @@ class DomainJudge:
             "misbehaved": float(least.misbehaved is not None),
         }  # fmt: skip
         gate = Gate(name="correctness_domain", passed=False, summary=summary, numbers=numbers)
-        return Judged(gate, least.misbehaved)
+        return Judged(gate, least.misbehaved, tuple(one.on for one in refusals))
 
     def _kept(self, refusal: Refusal) -> Path:
         """A folder with the contents of this input, its arguments, and the right result."""
@@ -320,6 +330,8 @@ class Known(NamedTuple):
     builder: DomainBuilder | None
     """None where there are none."""
     domain: Domain
+    launches: tuple[LaunchNumbers, ...] = ()
+    """The program's, of this kernel."""
     on_gpu: tuple[DrawnInput, ...] = ()
     """Some of its inputs, with what the author's kernel gives on the GPU."""
 
@@ -367,11 +379,39 @@ def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) ->
     judge = DomainJudge(
         processor, compiled, rewrite, bench.kernel, bench.policy, folder, refused, say=say
     )
-    judged = judge.judge(known.domain, known.builder.about(known.domain, rewrite.source))
+    domain, builder = known.domain, known.builder
+    more = (*builder.about(domain, rewrite.source), *_where_served(bench, rewrite, known, say))
+    judged = judge.judge(domain, more)
+    told = told_grid(rewrite, bench.kernel, workload, known.launches)
+    if told is not None and judged.refused and all(map(told.is_another, judged.refused)):
+        again = on_told_grids(told, builder, (*domain.inputs, *more))
+        if again is not None:
+            domain = domain._replace(inputs=again, assumed=(*domain.assumed, str(told)))
+            on_gpu = tuple(one for one in known.on_gpu if not told.is_another(one))
+            known = known._replace(domain=domain, on_gpu=on_gpu)
+            judged = judge.judge(domain)
     if judged.gate.passed and known.on_gpu:
         judged = _on_gpu(bench, rewrite, workload, known, judged)
     bench.discard(folder.name)
     return judged
+
+
+def _where_served(
+    bench: Workbench, rewrite: Rewrite, known: Known, say: Say
+) -> tuple[DrawnInput, ...]:
+    """Further inputs where the plan applies to few of the domain's."""
+
+    def serves(workload: Workload) -> bool:
+        try:
+            return resolve(rewrite, bench.kernel, workload).applicable
+        except PlanError:
+            return False
+
+    shape = served_shape(known.domain.inputs, serves)
+    if shape is None or known.builder is None:
+        return ()
+    say("generating more inputs of the sizes that the rewrite serves")
+    return known.builder.valid(list(draws_of(known.builder.drawing, shape, serves)))
 
 
 def _on_gpu(
@@ -437,7 +477,7 @@ def _known(bench: Workbench, workload: Workload, say: Say) -> Known:
         baseline = baseline._replace(wide_problem=problem)
     builder = DomainBuilder(processor, baseline, subject, folder, bench.seed, say)
     domain = builder.build()
-    return Known(builder, domain, _by_the_author(bench, workload, domain))
+    return Known(builder, domain, launches, _by_the_author(bench, workload, domain))
 
 
 def _launches(captured: Captured, workload: Workload) -> Iterator[LaunchNumbers]:
@@ -500,6 +540,16 @@ def _reached(branches: Branches | None, whose: str) -> str:
 def _is_as_launched(one: DrawnInput) -> bool:
     """Whether it is of the captured sizes, or of another launch that was recorded."""
     return one.draw.shape.is_captured or one.draw.recorded is not None
+
+
+def _sizing(rewrite: Rewrite) -> frozenset[str]:
+    """Names that a plan computes a grid, a size or an argument with: other values of them are other
+    launches."""
+    plan = rewrite.plan
+    grids = [extent for step in plan.launches for extent in step.grid]
+    computed = [x for step in plan.launches for x in step.args if not x.strip().isidentifier()]
+    texts = (*grids, *computed, *(s.size_bytes for s in plan.scratch))
+    return frozenset(name for text in texts for name in re.findall(r"[A-Za-z_]\w*", text))
 
 
 def _off_by(found: BufferAccuracy) -> tuple[bool, bool]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fractions import Fraction
-from itertools import takewhile, zip_longest
+from itertools import combinations, takewhile, zip_longest
 from typing import NamedTuple
 
 from cudaops.domain.base import Dim3
@@ -367,6 +367,24 @@ _FACTORS = range(1, 65)
 """Elements a thread, or threads an element."""
 
 
+_WARP = 32
+_COUNTS = (1, 2, 4, 8)
+"""Elements a thread, or a warp, where an argument says how many there are."""
+_MULTIPLES = frozenset({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64})
+"""Of such a number: bytes an element, elements of a structure, slots an element."""
+_COUNTED = 48
+"""Such an argument is at least: smaller ones are radii and modes."""
+
+
+def _sizes(steps: Sequence[PlanLaunch]) -> list[int | float]:
+    """Bytes that launches of `_FILL` set."""
+    return [g.value for s in steps for g in s.given[-1:] if isinstance(g, LaunchNumber)]
+
+
+def _is_power_of_two(part: Fraction) -> bool:
+    return all(n & (n - 1) == 0 for n in part.as_integer_ratio())
+
+
 def _share_of(name: str, part: Fraction) -> str:
     """`part` of a number, rounded up."""
     above, below = part.numerator, part.denominator
@@ -443,15 +461,41 @@ class _Values:
             return name
         if name and same and any(v not in (0, 1) or isinstance(v, float) for v in values):
             return max(same, key=lambda n: self._alike(n, name, position))
+        if scaled := self._scaled(values):
+            return scaled
         if len(set(values)) == 1:
             return self._literal(values[0])
         varying = [*same, *(n for n, v in self.geometry.items() if v == list(values))]
         return varying[0] if varying else self._choice(values)
 
+    def _scaled(self, values: Sequence[int | float]) -> str:
+        """A multiple of a number of the author's launch, or of a product of two, where a plan is to
+        serve launches of every size: bytes of a workspace, slots of a table. Empty if none is."""
+        if not self.is_general:
+            return ""
+        for names, product in self._products():
+            factor = int(values[0]) // product[0]
+            if (
+                min(product) >= _COUNTED
+                and (factor > 1 or len(names) > 1)
+                and factor in _MULTIPLES
+                and list(values) == [factor * p for p in product]
+            ):
+                return " * ".join([*([str(factor)] if factor > 1 else []), *names])
+        return ""
+
+    def _products(self) -> Iterator[tuple[tuple[str, ...], list[int]]]:
+        """The integers of the author's launch, then products of two, one value a workload."""
+        counts = {n: v for n, v in self.integers.items() if min(v) > 1}
+        for names in (*combinations(counts, 1), *combinations(counts, 2)):
+            yield names, [math.prod(each) for each in zip(*(counts[n] for n in names), strict=True)]
+
     def _blocks(self, steps: Sequence[PlanLaunch], axis: int) -> str:
         """Blocks along an axis: by the author's grid where they cover as much, each thread so many
         elements, or so many threads one."""
         values, letter = [s.grid[axis] for s in steps], "xyz"[axis]
+        if steps[0].kernel == _FILL and axis == 0 and (size := self._scaled(_sizes(steps))):
+            return f"ceil_div({size}, {_FILL_THREADS})"
         name = f"gridDim.{letter}"
         theirs, threads = self.geometry[name], self.geometry[f"blockDim.{letter}"]
         blocks = {(s.block[axis], there) for s, there in zip(steps, threads, strict=True)}
@@ -464,11 +508,30 @@ class _Values:
             [] if others else [s for n in _FACTORS for s in ((there, own * n), (there * n, own))]
         )
         shares += [s for n in _FACTORS for s in ((1, n), (n, 1))]
-        for share in shares:
-            part = Fraction(*share)
-            if values == [math.ceil(part * g) for g in theirs]:
-                return _share_of(name, part)
+        parts = [
+            part
+            for part in (Fraction(*share) for share in shares)
+            if values == [math.ceil(part * g) for g in theirs]
+        ]
+        usual = next((part for part in parts if _is_power_of_two(part)), None)
+        if usual is None and not others and (counted := self._counted(values, own)):
+            return counted
+        if parts:
+            return _share_of(name, usual or parts[0])
         return self.text(values)
+
+    def _counted(self, blocks: Sequence[int], threads: int) -> str:
+        """Blocks for a number of the author's launch, or for a product of two: one each, or for
+        what a block takes by its threads, by its warps or by several of either; empty where none
+        is as many."""
+        takes = sorted({g * n for g in (threads, threads // _WARP or 1) for n in _COUNTS} | {1})
+        for names, product in self._products():
+            for per_block in reversed(takes):
+                if min(product) >= max(_COUNTED, per_block) and all(
+                    math.ceil(p / per_block) == b for p, b in zip(product, blocks, strict=True)
+                ):
+                    return f"ceil_div({' * '.join(names)}, {per_block})"
+        return ""
 
     def _threads(self, values: Sequence[int]) -> str:
         """Threads of a block along an axis, which launches of every size have where all seen do."""

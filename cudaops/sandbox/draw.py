@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
+from cudaops.domain.base import Dim3
 from cudaops.domain.execution import LaunchNumbers
 from cudaops.domain.program import Kernel, Program
 from cudaops.domain.workload import (
@@ -69,6 +70,8 @@ class Draw:
     seed: int = 0
     numbers: tuple[float, ...] = ()
     """What contents that are drawn near numbers are drawn near to."""
+    grid: Dim3 | None = None
+    """In place of the one that belongs to the shape."""
 
     @property
     def what(self) -> str:
@@ -78,6 +81,8 @@ class Draw:
         sizes = f"{'' if self.shape.is_captured else 'sizes '}{self.shape.what}"
         if self.recorded is not None:
             sizes = f"launch {self.recorded + 1}"
+        if self.grid is not None:
+            told.append(f"grid {self.grid.x} x {self.grid.y} x {self.grid.z}")
         return "; ".join(one for one in (sizes, ", ".join(told)) if one)
 
     @property

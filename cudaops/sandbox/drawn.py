@@ -16,11 +16,10 @@ import numpy as np
 
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.run import Say
-from cudaops.domain.workload import FLOATING, Allocation, Element, Field, Workload
+from cudaops.domain.workload import FLOATING, Allocation, Element, Field
 from cudaops.executors.arrays import (
     EXACT_LIMIT,
     Array,
-    filled,
     read_array,
     round_wide_doubles,
     write_array,
@@ -41,7 +40,6 @@ from cudaops.executors.compare import (
     non_finite_share,
     same_contents,
 )
-from cudaops.executors.cpu.order import SAME_L2
 from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
@@ -51,6 +49,7 @@ from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_
 from cudaops.sandbox.launch_numbers import number_of
 from cudaops.sandbox.oracle import MAX_OWN_ERROR, Baseline, Reference
 from cudaops.sandbox.portions import Telling, in_portions
+from cudaops.sandbox.settled import BACKGROUNDS, settled
 from cudaops.sandbox.shapes import (
     MOST_WHOLE_BYTES,
     Shape,
@@ -62,9 +61,8 @@ from cudaops.sandbox.shapes import (
 from cudaops.sandbox.shared_variables import same_variables, shared_variables, with_variables
 from cudaops.sandbox.text_asks import numbers_in, only_divides
 from cudaops.sandbox.variations import INFINITE
+from cudaops.sandbox.zero_times import zero_times_infinity
 
-BACKGROUNDS = (0x3C, 0xC3)
-"""Bytes that fill what is only written: as f32 0.011 and -391, as f64 1.6e-18 and -2.8e18."""
 LEAST_ACCESSES = 400_000
 GROWTH = 4
 """A draw on which the author's kernel makes more accesses than this, and than so many times those
@@ -124,7 +122,7 @@ class DomainBuilder:
         self._subject = subject
         self._variables = shared_variables(subject.program, subject.kernel, subject.workload)
         self._folder = folder
-        self._drawing = Drawing(subject, seed)
+        self.drawing = Drawing(subject, seed)
         self._batches = itertools.count()
         self._why: dict[str, str] = {}
         self._tried = self._held = self._launches = 0
@@ -141,7 +139,7 @@ class DomainBuilder:
         """All of it. What the author's kernel does not bear is left out."""
         finder = ShapeFinder(
             self._executor, self._baseline.plain, self._subject.facts, self._folder,
-            self._drawing.changing,
+            self.drawing.changing,
         )  # fmt: skip
         shapes = finder.shapes(self._subject.workload)
         if not shapes:
@@ -151,7 +149,7 @@ class DomainBuilder:
                     f"its buffers take {size >> 20} MiB, and no argument makes a launch smaller"
                 )
             return Domain((), problem=problem)
-        found = self._borne([self._drawing.draw(s) for s in shapes])
+        found = self._borne([self.drawing.draw(s) for s in shapes])
         if not found:
             why = next(iter(self._why.values()), UNSETTLED)
             return Domain((), problem=f"on captured contents the author's kernel: {why}")
@@ -160,50 +158,54 @@ class DomainBuilder:
         self._own_habits = frozenset(habit for one in found for habit in one.tried.habits)
         shapes = tuple(s for s in shapes if s not in racy)
         small = smallest(shapes)
-        found += self._borne(self._drawing.probes(small))
-        self._drawing.learn([one.draw for one in found])
+        found += self._borne(self.drawing.probes(small))
+        self.drawing.learn([one.draw for one in found])
         found += self._beside(small)
         for shape in shapes:
             if shape is not small and not shape.is_long:
-                more = self._borne(self._drawing.probes(shape, again=True))
-                self._drawing.learn([one.draw for one in more])
+                more = self._borne(self.drawing.probes(shape, again=True))
+                self.drawing.learn([one.draw for one in more])
                 found += more
-        drawing = self._drawing
+        drawing = self.drawing
         draws = [
             draw
             for shape in shapes
             for draw in (drawing.long(shape) if shape.is_long else drawing.combined(shape))
         ]
         draws += [*drawing.uniform(small), *drawing.modes(small), *drawing.far(small)]
-        draws += drawing.edges(small)
-        found += self._borne([*draws, *self._drawing.launches(shapes)])
+        draws += [*drawing.edges(small), *zero_times_infinity(drawing, small)]
+        found += self._borne([*draws, *self.drawing.launches(shapes)])
         branches = self._branches(found)
         for _ in range(ROUNDS):
             if branches is None or branches.taken == branches.total:
                 break
-            more = self._borne(list(self._drawing.combined(small, 24)))
+            more = self._borne(list(self.drawing.combined(small, 24)))
             found, before = found + more, branches.taken
             branches = self._branches(found)
             if branches is not None and branches.taken == before:
                 break
         return Domain(
-            tuple(self._with_references(found)), self._drawing.assumed(self._why),
+            tuple(self._with_references(found)), self.drawing.assumed(self._why),
             tuple(s.what for s in shapes), self._tried, branches,
         )  # fmt: skip
 
     def _beside(self, shape: Shape) -> list[_Borne]:
         """What is borne of `Drawing.beside`, each once more on drawn contents."""
-        found = self._borne(self._drawing.beside(shape))
-        return found + self._borne(self._drawing.pairs(shape, [one.draw for one in found]))
+        found = self._borne(self.drawing.beside(shape))
+        return found + self._borne(self.drawing.pairs(shape, [one.draw for one in found]))
 
     def about(self, domain: Domain, text: str) -> tuple[DrawnInput, ...]:
         """Further inputs, with values about the numbers that stand in a rewrite's text and not in
         the author's: where it may have put a threshold, a size or a count."""
-        numbers = tuple(n for n in numbers_in(text) if n not in self._drawing.numbers)
+        numbers = tuple(n for n in numbers_in(text) if n not in self.drawing.numbers)
         if not numbers or not domain.inputs:
             return ()
         small = smallest(one.draw.shape for one in domain.inputs)
-        return tuple(self._with_references(self._borne(self._drawing.about(small, numbers))))
+        return self.valid(self.drawing.about(small, numbers))
+
+    def valid(self, draws: Sequence[Draw]) -> tuple[DrawnInput, ...]:
+        """Those on which the author's kernel is right, with what it leaves."""
+        return tuple(self._with_references(self._borne(draws)))
 
     def _branches(self, found: Sequence[_Borne]) -> Branches | None:
         kernel = self._subject.kernel
@@ -232,7 +234,7 @@ class DomainBuilder:
         batch = self._folder / f"batch-{next(self._batches)}"
         most = max(LEAST_ACCESSES, GROWTH * draws[0].shape.accesses)
         made = [
-            self._drawing.written(d, batch / f"in_{n:03d}", BACKGROUNDS[0], remembers=remembers)
+            self.drawing.written(d, batch / f"in_{n:03d}", BACKGROUNDS[0], remembers=remembers)
             for n, d in enumerate(draws)
         ]
         self._tried += len(made)
@@ -253,7 +255,7 @@ class DomainBuilder:
             reran = other.outcome
             if (
                 isinstance(reran, Misbehaved)
-                or (free := _settled(trial.workload, ran, reran)) is None
+                or (free := settled(trial.workload, ran, reran)) is None
             ):
                 unsettled.append(draws[n])
             else:
@@ -264,10 +266,18 @@ class DomainBuilder:
         short = self._too_short(found, batch / "wider")
         kept = [one for one in found if id(one) not in short]
         if unsettled and not remembers:
-            kept += self._borne(unsettled, remembers=True)
+            kept += self._borne([d for d in unsettled if not self._is_cut(d)], remembers=True)
         for draw in unsettled if remembers else ():
             self._why.setdefault(_only(draw), UNSETTLED)
         return kept
+
+    def _is_cut(self, draw: Draw) -> bool:
+        """Whether a size is smaller than in memory: what is read then of a buffer that is only
+        written is what an index in memory reaches beyond that size, and nobody's input."""
+        return any(
+            self.drawing.is_size(name) and value < number_of(draw.shape.workload, name)
+            for name, value in draw.values.items()
+        )
 
     def _too_short(self, found: Sequence[_Borne], folder: Path) -> set[int]:
         """`id` of those whose grid or buffers may be too small for an integer argument that has
@@ -279,7 +289,7 @@ class DomainBuilder:
         for one in found:
             grown = _grown(one.draw)
             more = (n for n in grown if not only_divides(self._subject.kernel.text, n))
-            if not self._says_what_is_read and any(map(self._drawing.is_size, more)):
+            if not self._says_what_is_read and any(map(self.drawing.is_size, more)):
                 short.add(id(one))
             elif grown:
                 axes = axes_of(one.trial.workload)
@@ -452,7 +462,7 @@ class DomainBuilder:
             written = (a for a in one.trial.workload.allocations if a.role != "in")
             if self._is_exact(one) and all(is_exact(a, one.ran.outputs) for a in written):
                 continue
-            inputs = moved_inputs(one.trial, where, self._drawing.random, units)
+            inputs = moved_inputs(one.trial, where, self.drawing.random, units)
             if inputs is not None:
                 trials.append(one.trial._replace(inputs=inputs))
                 places.append(n)
@@ -563,32 +573,3 @@ def _refilled(trial: Trial) -> Trial:
     poison = dict.fromkeys(trial.inputs.poison, BACKGROUNDS[1])
     inputs = trial.inputs.model_copy(update={"poison": poison, "scratch_poison": BACKGROUNDS[1]})
     return trial._replace(inputs=inputs)
-
-
-def _settled(workload: Workload, first: Ran, second: Ran) -> frozenset[int] | None:
-    """Buffers that come out in another order alone; None where results are others altogether."""
-    free: set[int] = set()
-    for a in workload.allocations:
-        if a.role == "in" or same_contents(first.outputs[a.index], second.outputs[a.index]):
-            continue
-        for view in views(a):
-            sides = (view.stored(ran.outputs[a.index]) for ran in (first, second))
-            one, two = (side.read(0, side.size) for side in sides)
-            if a.role == "out":
-                left = _is_fill(one, 0, view.element) & _is_fill(two, 1, view.element)
-                one, two = one[~left], two[~left]
-            if np.array_equal(one, two):
-                continue
-            if np.array_equal(np.sort(one), np.sort(two)):
-                free.add(a.index)
-                continue
-            gap = distance(two, one) if view.element in FLOATING else None
-            if gap is None or gap.relative_l2 > SAME_L2 or gap.non_finite_mismatches:
-                return None
-    return frozenset(free)
-
-
-def _is_fill(values: Array, background: int, element: Element) -> Array:
-    """Elements that are what filled the buffer."""
-    found: Array = values == filled(BACKGROUNDS[background], 1, element).read(0, 1)[0]
-    return found

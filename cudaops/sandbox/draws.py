@@ -28,7 +28,13 @@ from cudaops.program.lexing import without_comments
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.draw import Broken, Draw, Item, Subject
 from cudaops.sandbox.inputs import ascends, before_path, pad_tail, searched_tables
-from cudaops.sandbox.launch_numbers import are_steps, as_launched, number_of, with_numbers
+from cudaops.sandbox.launch_numbers import (
+    are_steps,
+    as_launched,
+    number_of,
+    remembering,
+    with_numbers,
+)
 from cudaops.sandbox.shapes import (
     EXPENSIVE,
     LEAST_SIZE,
@@ -162,7 +168,7 @@ class Drawing:
         that are as captured but for a few, as far as `BUDGET` goes."""
         of_each = [self._probes_of(item, shape, again) for item in self.items(shape.workload)]
         in_turn = itertools.chain.from_iterable(itertools.zip_longest(*of_each))
-        most = min(MOST_PROBES, self._affordable(shape)) if again else MOST_PROBES
+        most = min(MOST_PROBES, self.affordable(shape)) if again else MOST_PROBES
         return [probe for probe in in_turn if probe is not None][:most]
 
     def _probes_of(self, item: Item, shape: Shape, again: bool) -> list[Draw]:
@@ -224,7 +230,7 @@ class Drawing:
     def combined(self, shape: Shape, count: int | None = None) -> Iterator[Draw]:
         """Several things at once, by ways that the author's kernel accepts one by one."""
         if count is None:
-            count = min(MOST_DRAWS, self._affordable(shape))
+            count = min(MOST_DRAWS, self.affordable(shape))
             count = FEW_DRAWS if shape.accesses > EXPENSIVE else count
         items = self.items(shape.workload)
         also = COMPENSATED_WAYS * (COMPENSATED_DRAWS if self.subject.compensated else 0)
@@ -256,7 +262,7 @@ class Drawing:
         if len(possible) < 2:
             return []
         draws = []
-        for _ in range(min(UNIFORM_DRAWS, self._affordable(shape))):
+        for _ in range(min(UNIFORM_DRAWS, self.affordable(shape))):
             chosen = {n: ways[self.random.integers(len(ways))] for n, ways in possible.items()}
             changed = {name: way for name, way in chosen.items() if way != "captured"}
             draws.append(self.draw(shape, changed))
@@ -268,7 +274,7 @@ class Drawing:
         ways = [
             {i.name: way for i in items if way in self.ways.get(i.name, [])} for way in LONG_WAYS
         ]
-        return [self.draw(shape, one) for one in ways if one][: self._affordable(shape)]
+        return [self.draw(shape, one) for one in ways if one][: self.affordable(shape)]
 
     def modes(self, shape: Shape) -> list[Draw]:
         """Each value of an argument that the text tells one from another by (`switch (border)`,
@@ -286,11 +292,12 @@ class Drawing:
                 if other != name
                 for value in others
             ]
-        most = min(len(pairs), MOST_PAIRS, self._affordable(shape))
+        most = min(len(pairs), MOST_PAIRS, self.affordable(shape))
         order = self.random.permutation(len(pairs))[:most]
         return [self.draw(shape, values=pairs[n]) for n in order]
 
-    def _affordable(self, shape: Shape) -> int:
+    def affordable(self, shape: Shape) -> int:
+        """How many draws of a launch `BUDGET` allows."""
         return max(LEAST_DRAWS, BUDGET // max(1, shape.accesses))
 
     def far(self, shape: Shape) -> list[Draw]:
@@ -330,7 +337,7 @@ class Drawing:
             if contents and isinstance(value, int) and abs(value) > 1
         ]
         chance = self.random.permutation(len(steps))
-        most = min(MOST_EDGES, self._affordable(shape))
+        most = min(MOST_EDGES, self.affordable(shape))
         largest = sorted(range(len(steps)), key=lambda n: -abs(steps[n][1]))[: most // 2]
         order = list(dict.fromkeys([*largest, *chance]))[:most]
         draws = []
@@ -406,10 +413,11 @@ class Drawing:
         is drawn then."""
         workload = draw.shape.workload
         if remembers:
-            workload = _remembering(workload)
+            workload = remembering(workload)
         if draw.recorded is not None:
             workload = as_launched(workload, self.subject.launches[draw.recorded])
         workload = self._with_fewer_blocks(draw, with_numbers(workload, draw.values))
+        workload = workload.model_copy(update={"grid": draw.grid or workload.grid})
         inputs = standing(workload, background)
         contents, states = dict(inputs.contents), {g.name: g for g in workload.globals}
         generator = np.random.default_rng(draw.seed)
@@ -588,12 +596,3 @@ def _near(item: Item, numbers: Sequence[float]) -> list[int | float]:
     close: list[int | float] = []
     close += [int(n) + d for n in numbers if n == int(n) for d in (0, 1, -1)]
     return [n for n in close if least <= n <= most][:24]
-
-
-def _remembering(workload: Workload) -> Workload:
-    """The same with every buffer that is written read as well."""
-    allocations = tuple(
-        a.model_copy(update={"role": "inout"}) if a.role == "out" else a
-        for a in workload.allocations
-    )
-    return workload.model_copy(update={"allocations": allocations})

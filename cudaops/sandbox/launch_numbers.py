@@ -50,3 +50,12 @@ def are_steps(values: set[int | float]) -> bool:
     """Whether they are several different powers of two."""
     whole = {int(v) for v in values if v > 0}
     return len(whole) > 2 and all(v & (v - 1) == 0 for v in whole)
+
+
+def remembering(workload: Workload) -> Workload:
+    """The same with every buffer that is written read as well."""
+    allocations = tuple(
+        a.model_copy(update={"role": "inout"}) if a.role == "out" else a
+        for a in workload.allocations
+    )
+    return workload.model_copy(update={"allocations": allocations})

@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from cudaops.domain.base import Dim3
 from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.workload import (
@@ -23,12 +25,13 @@ from cudaops.domain.workload import (
     ScalarArgument,
     Workload,
 )
+from cudaops.executors.arrays import read_array, write_array
 from cudaops.executors.base import Executor, InputSet, Trial, Tried
 from cudaops.executors.compare import same_contents
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.facts import KernelFacts
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.inputs import before_path
+from cudaops.sandbox.inputs import ascends, before_path
 
 LEAST_SIZE = 48
 """Integer arguments below this are no sizes that are made smaller: radii, channels, modes."""
@@ -43,6 +46,8 @@ more than the threads of a block hold in a few registers each. A rewrite that ke
 right up to some size that no captured launch tells."""
 BESIDE = (7, 5, 3)
 """The other sizes then."""
+STRETCHES = (1024, 128, 16)
+"""How many times as far apart offsets in memory are tried to be."""
 STRIDE = 2
 """A size that is less than so many times as large may be a row's stride, and grows along."""
 MOST_LONG = 3
@@ -146,7 +151,34 @@ class ShapeFinder:
         largest_first = sorted(sizes, key=lambda name: -sizes[name])[:MOST_LONG]
         leaving = self._leaving(workload, axes_of(workload), SMALL) if sizes else []
         found = [self._longest(workload, sizes, name, leaving) for name in largest_first]
+        found.append(self._stretched(workload, sizes))
         return [shape for shape in found if shape is not None]
+
+    def _stretched(self, workload: Workload, sizes: Mapping[str, int]) -> Shape | None:
+        """A launch with little of each size and offsets in memory many times as far apart: the
+        length of a row of a sparse matrix is no argument."""
+        offsets = {
+            a.index: a for a in workload.allocations if a.role == "in" and _are_offsets(a, workload)
+        }
+        if not offsets:
+            return None
+        chosen = {n: min(v, few) for (n, v), few in zip(sizes.items(), itertools.cycle(BESIDE))}
+        launch = with_scalars(workload, chosen)
+        names = ", ".join(f"{workload.name_of(a)} x {{0}}" for a in offsets.values())
+        told = ", ".join([*(f"{n} = {v}" for n, v in chosen.items()), names])
+        for times in STRETCHES:
+            longer = self._enlarged(launch, times)
+            for a in (a for a in longer.allocations if a.index in offsets):
+                path = before_path(longer, a)
+                values = read_array(path, a.element)
+                if float(values.max()) * times <= np.iinfo(values.dtype).max:
+                    write_array(path, values * values.dtype.type(times), a.element)
+            shape = self._tried(
+                workload, longer, told.format(times), LONG_ACCESSES, more=axes_of(workload)
+            )
+            if shape is not None:
+                return shape
+        return None
 
     def _longest(
         self, workload: Workload, sizes: Mapping[str, int], name: str, leaving: Sequence[str]
@@ -373,6 +405,14 @@ class ShapeFinder:
         )
 
 
+def _are_offsets(a: Allocation, workload: Workload) -> bool:
+    """Whether they are integers that rise from zero, as where each row of several begins."""
+    if a.element not in ("i32", "u32", "i64", "u64") or a.size_bytes > MOST_PREFIX_BYTES:
+        return False
+    values = read_array(before_path(workload, a), a.element)
+    return values.size > 2 and values[0] == 0 and values[-1] >= values.size and ascends(values)
+
+
 def _integers_of(workload: Workload, least: int) -> dict[str, int]:
     """Integer arguments from so much on, by name."""
     return {
@@ -481,7 +521,7 @@ def _grids(
         possible = [
             math.ceil(_product(names, values) / per)
             for names in _products(sizes)
-            for per in _per_block(threads, workload.block.volume)
+            for per in takes_of(threads, workload.block.volume)
             if math.ceil(_product(names, sizes) / per) == extent
         ]
         if not possible and extent > 1:
@@ -500,7 +540,7 @@ def _product(names: Sequence[str], values: Mapping[str, int]) -> int:
     return math.prod(values[n] for n in names)
 
 
-def _per_block(threads: int, volume: int) -> list[int]:
+def takes_of(threads: int, volume: int) -> list[int]:
     """Elements that a block along one axis may take."""
     powers = [2**k for k in range(6)]
     found = {threads * p for p in powers} | {volume * p for p in powers} | set(powers)

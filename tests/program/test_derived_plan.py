@@ -102,6 +102,37 @@ def test_two_kernels_and_the_memory_between_them() -> None:
     assert found.kernels == ("parts", "join")
 
 
+def test_a_grid_and_a_workspace_of_its_own_follow_from_the_authors_numbers() -> None:
+    """A warp for each of 200 numbers and 8 bytes of workspace a number, for every size."""
+    code = (
+        "__global__ void parts(const float* x, float* p, int n) {}\n"
+        "__global__ void join(const float* p, float* out, float f, int slots) {}\n"
+        "int main() { float *d_x, *d_p, *d_out; int n = 200;\n"
+        "parts<<<25, 256>>>(d_x, d_p, n); join<<<4, 128>>>(d_p, d_out, 0.5f, 400); }\n"
+    )
+    parts = launch("parts", [pointer("x", 0), pointer("p", 1), number("n", 200)],
+                   [X, (1600, "zero", "parts")], grid=25, block=256, read_only=["x"])  # fmt: skip
+    slots = [*JOIN_ARGUMENTS[:3], number("slots", 400)]
+    join = launch("join", slots, [(1600, "parts", "parts"), (4, "zero", "nearly")],
+                  grid=4, block=128, site=1, read_only=["p"])  # fmt: skip
+    baseline, known = parse(AUTHOR), author(200)
+    found = derived_plan(
+        side(baseline, known), baseline.kernel("sum"), [workload_of(known, "w0")],
+        side(parse(HEAD + code), parts, join), general=True,
+    )  # fmt: skip
+    assert lines(found) == [
+        "scratch scratch0 bytes=8 * n",
+        (
+            "launch parts grid=(ceil_div(n, 8),gridDim.y,gridDim.z) block=(256,1,1) "
+            "args=(x, scratch0, n)"
+        ),
+        (
+            "launch join grid=(gridDim.x,gridDim.y,gridDim.z) block=(128,1,1) "
+            "args=(scratch0, out, f, 2 * n)"
+        ),
+    ]
+
+
 def test_what_both_programs_launch_alike_is_no_part_of_it() -> None:
     after = launch("other", [pointer("out", 0)], [(4, "nearly", "twice")], grid=1, block=1, site=2)
     code = TWO_STEPS.replace("; }\n", "; other<<<1, 1>>>(d_out); }\n")
