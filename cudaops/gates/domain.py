@@ -332,8 +332,6 @@ class Known(NamedTuple):
     domain: Domain
     launches: tuple[LaunchNumbers, ...] = ()
     """The program's, of this kernel."""
-    on_gpu: tuple[DrawnInput, ...] = ()
-    """Some of its inputs, with what the author's kernel gives on the GPU."""
 
 
 def draw_inputs(bench: Workbench) -> None:
@@ -341,7 +339,7 @@ def draw_inputs(bench: Workbench) -> None:
     where the author's kernel does not run."""
     first = {w.callee: w for w in reversed(bench.judged)}
     for workload in first.values():
-        domain_of(bench, workload)
+        _by_the_author(bench, workload, domain_of(bench, workload).domain)
 
 
 def domain_of(bench: Workbench, workload: Workload, say: Say = lambda line: None) -> Known:
@@ -387,11 +385,15 @@ def _judged(bench: Workbench, rewrite: Rewrite, workload: Workload, say: Say) ->
         again = on_told_grids(told, builder, (*domain.inputs, *more))
         if again is not None:
             domain = domain._replace(inputs=again, assumed=(*domain.assumed, str(told)))
-            on_gpu = tuple(one for one in known.on_gpu if not told.is_another(one))
-            known = known._replace(domain=domain, on_gpu=on_gpu)
             judged = judge.judge(domain)
-    if judged.gate.passed and known.on_gpu:
-        judged = _on_gpu(bench, rewrite, workload, known, judged)
+    if judged.gate.passed:
+        # Not before it is asked for: while ncu has the GPU the processor goes on.
+        inputs = _by_the_author(bench, workload, known.domain)
+        if domain is not known.domain and told is not None:
+            inputs = tuple(one for one in inputs if not told.is_another(one))
+        if inputs:
+            domain = domain._replace(inputs=inputs)
+            judged = _on_gpu(bench, rewrite, workload, domain, judged)
     bench.discard(folder.name)
     return judged
 
@@ -415,7 +417,7 @@ def _where_served(
 
 
 def _on_gpu(
-    bench: Workbench, rewrite: Rewrite, workload: Workload, known: Known, judged: Judged
+    bench: Workbench, rewrite: Rewrite, workload: Workload, domain: Domain, judged: Judged
 ) -> Judged:
     """The same where kernels run for real; what the processor said where that agrees."""
     compiled = bench.executor.compile(bench.unit(workload, rewrite))
@@ -426,31 +428,38 @@ def _on_gpu(
         bench.executor, compiled, rewrite, bench.kernel, bench.policy, folder,
         bench.folder / "refused" / rewrite.id, ON_GPU,
     )  # fmt: skip
-    there = judge.judge(known.domain._replace(inputs=known.on_gpu))
+    there = judge.judge(domain)
     if not there.gate.passed:
         return there
     gate = judged.gate
-    summary = f"{gate.summary}; {len(known.on_gpu)} of the inputs on the GPU too"
-    numbers = {**gate.numbers, "inputs_on_gpu": float(len(known.on_gpu))}
+    summary = f"{gate.summary}; {len(domain.inputs)} of the inputs on the GPU too"
+    numbers = {**gate.numbers, "inputs_on_gpu": float(len(domain.inputs))}
     return Judged(gate.model_copy(update={"summary": summary, "numbers": numbers}))
 
 
 def _by_the_author(bench: Workbench, workload: Workload, domain: Domain) -> tuple[DrawnInput, ...]:
-    """Some inputs with what the author's kernel gives on the GPU; none where that is the processor
-    on which they were drawn."""
+    """Some inputs with what the author's kernel gives on the GPU, made once; none where that is the
+    processor on which they were drawn."""
     if bench.executor is bench.executor.processor or not domain.inputs:
         return ()
     chosen = domain.inputs[:: max(1, -(-len(domain.inputs) // MOST_ON_GPU))]
-    folder = bench.folder / "work" / "domain" / workload.id / "gpu"
-    ran = bench.executor.run_trials(
-        bench.compiled_baseline(workload), [one.trial for one in chosen], folder, timeout_s=ALL_S
-    )
-    return tuple(
-        one._replace(reference=one.reference._replace(outputs=left.outputs, known={}))
-        for one, tried in zip(chosen, ran, strict=True)
-        if isinstance(tried.outcome, Ran)
-        for left in [with_variables(tried.outcome, one.variables)]
-    )
+
+    def make() -> tuple[DrawnInput, ...]:
+        folder = bench.folder / "work" / "domain" / workload.id / "gpu"
+        ran = bench.executor.run_trials(
+            bench.compiled_baseline(workload),
+            [one.trial for one in chosen],
+            folder,
+            timeout_s=ALL_S,
+        )
+        return tuple(
+            one._replace(reference=one.reference._replace(outputs=left.outputs, known={}))
+            for one, tried in zip(chosen, ran, strict=True)
+            if isinstance(tried.outcome, Ran)
+            for left in [with_variables(tried.outcome, one.variables)]
+        )
+
+    return bench.once.get(("domain on the GPU", workload.id), make)
 
 
 def _known(bench: Workbench, workload: Workload, say: Say) -> Known:
@@ -477,7 +486,7 @@ def _known(bench: Workbench, workload: Workload, say: Say) -> Known:
         baseline = baseline._replace(wide_problem=problem)
     builder = DomainBuilder(processor, baseline, subject, folder, bench.seed, say)
     domain = builder.build()
-    return Known(builder, domain, launches, _by_the_author(bench, workload, domain))
+    return Known(builder, domain, launches)
 
 
 def _launches(captured: Captured, workload: Workload) -> Iterator[LaunchNumbers]:
