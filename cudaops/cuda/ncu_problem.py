@@ -214,7 +214,7 @@ def compiled_metrics(
         }
         grid = known.get(ncu.GRID_SIZE)
         if grid is not None and held.blocks_per_sm > 0:
-            values[ncu.WAVES] = waves(device, int(grid.value), held.blocks_per_sm).waves
+            values[ncu.WAVES] = waves(device, int(grid.value), held.blocks_per_sm)
     return {name: _metric(name, value, "ptxas") for name, value in values.items()}
 
 
