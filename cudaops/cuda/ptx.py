@@ -69,7 +69,6 @@ class PtxVariable(NamedTuple):
     name: str
     space: str
     """`global` or `const`."""
-    managed: bool
     words: frozenset[str]
     """Names in its initialiser: addresses of functions and of other variables."""
 
@@ -161,8 +160,7 @@ def _variable(head: str) -> PtxVariable | None:
     found = _VARIABLE.search(declared.strip())
     if found is None:
         return None
-    managed = ".managed" in found["head"]
-    return PtxVariable(found["name"], found["space"], managed, names_in(initial))
+    return PtxVariable(found["name"], found["space"], names_in(initial))
 
 
 def _instructions(body: str) -> Iterator[PtxInstruction]:

@@ -328,7 +328,6 @@ class Executor(Protocol):
         workload: Workload,
         plan: ResolvedPlan,
         *,
-        samples: int = 1,
         timeout_s: float = 120.0,
     ) -> Measurement | Misbehaved:
         """Time of the plan on the workload's captured inputs, all launches of the plan together."""

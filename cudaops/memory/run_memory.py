@@ -90,17 +90,13 @@ class MemorySnapshot(Record):
         """The order of recipes while `subtype` limits the kernel."""
         return ranking(self.memory, self.patterns, subtype)
 
-    def memory_text(
-        self, limit_tokens: int = MEMORY_TOKENS, count: CountTokens = estimated_tokens
-    ) -> str:
+    def memory_text(self, count: CountTokens = estimated_tokens) -> str:
         """What is known of the kernel, for a prompt."""
-        return prompt_text(self.memory, limit_tokens, count)
+        return prompt_text(self.memory, MEMORY_TOKENS, count)
 
-    def patterns_text(
-        self, limit_tokens: int = PATTERN_TOKENS, count: CountTokens = estimated_tokens
-    ) -> str:
+    def patterns_text(self, count: CountTokens = estimated_tokens) -> str:
         """What paid elsewhere, for a prompt."""
-        return patterns_text(self.patterns, limit_tokens, count)
+        return patterns_text(self.patterns, PATTERN_TOKENS, count)
 
 
 class RunMemory:
