@@ -493,7 +493,7 @@ def model_price(site: CheckContext) -> CheckOutcome:
 
 def memory_folder(site: CheckContext) -> CheckOutcome:
     """Whether what runs learn can be kept."""
-    from cudaops.memory.store import Memory
+    from cudaops.memory.store import MemoryStore
 
     folder = site.settings.memory_folder
     if folder is None:
@@ -506,7 +506,7 @@ def memory_folder(site: CheckContext) -> CheckOutcome:
             probe.write(b"\0")
     except OSError as error:
         return failed(f"{folder} cannot be written to: {error.strerror}", remedy)
-    known = len(Memory(folder).kernels())
+    known = len(MemoryStore(folder).kernels())
     return ok(f"{folder}, {known} kernel{'' if known == 1 else 's'} known")
 
 

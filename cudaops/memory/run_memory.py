@@ -22,7 +22,7 @@ from cudaops.memory.results import (
     results,
     share_saved,
 )
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from cudaops.memory.texts import CountTokens, estimated_tokens, patterns_text, prompt_text
 
 MEMORY_TOKENS = 1200
@@ -106,7 +106,7 @@ class RunMemory:
         self, folder: Path | None, key: KernelKey, snapshot: MemorySnapshot | None = None
     ) -> None:
         """`folder` None: memory is switched off. `snapshot`: of the run that is resumed."""
-        self._memory = Memory(folder) if folder is not None else None
+        self._memory = MemoryStore(folder) if folder is not None else None
         self._key = key
         self._said = False
         self.snapshot = snapshot or self._taken()

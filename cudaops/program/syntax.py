@@ -330,7 +330,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class PointerField:
+class PointerMember:
     """A pointer inside of a structure."""
 
     path: str
@@ -357,7 +357,7 @@ class TypedParameter:
     is_const: bool = False
     """For a pointer: whether what it points to is const."""
     size_bytes: int = 0
-    pointers: tuple[PointerField, ...] = ()
+    pointers: tuple[PointerMember, ...] = ()
     """Of a structure, nested ones included; of a pointer in the structures it points to, as far as
     they can be told."""
     unclear: str = ""
@@ -553,7 +553,7 @@ _KINDS = {
     for kind in (
         Number, Name, Member, Index, Call, Cast, Unary, Step, Binary, Choice, Assign, Values,
         Unmodelled, Declare, Refer, Evaluate, If, For, Do, Switch, Label, Leave, Give, Block,
-        Opaque, PointerField, NumberField, Layout, TypedParameter, TypedVariable, Function,
+        Opaque, PointerMember, NumberField, Layout, TypedParameter, TypedVariable, Function,
         KernelForm, LaunchedInstance,
     )
 }  # fmt: skip

@@ -129,7 +129,7 @@ class DrawnInput(NamedTuple):
     and multiplied. In an exponential or a quotient infinities meet by the order of operations."""
 
 
-class Subject(NamedTuple):
+class DrawTarget(NamedTuple):
     """What is drawn for."""
 
     workload: Workload

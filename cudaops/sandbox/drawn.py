@@ -45,7 +45,7 @@ from cudaops.executors.cpu.order import SAME_L2
 from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.draw import Broken, Draw, DrawnInput, Subject, reads_small_integers
+from cudaops.sandbox.draw import Broken, Draw, DrawnInput, DrawTarget, reads_small_integers
 from cudaops.sandbox.draws import Drawing
 from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_arguments
 from cudaops.sandbox.launch_numbers import number_of
@@ -115,7 +115,7 @@ class DomainBuilder:
     """Draws inputs and keeps those on which the author's kernel is right."""
 
     def __init__(
-        self, executor: Executor, baseline: Baseline, subject: Subject, folder: Path, seed: int,
+        self, executor: Executor, baseline: Baseline, subject: DrawTarget, folder: Path, seed: int,
         say: Say = lambda line: None,
     ) -> None:  # fmt: skip
         """`executor`: runs on a processor (`Executor.processor`). `say` hears how far it is."""

@@ -115,7 +115,7 @@ def holds_doubles(workload: Workload) -> bool:
     return any(view.element == "f64" for view in floating_views(workload))
 
 
-class Draw(NamedTuple):
+class CaseDraw(NamedTuple):
     """How the values of one case are drawn."""
 
     kind: CaseKind
@@ -129,7 +129,7 @@ class Draw(NamedTuple):
     their values."""
 
 
-def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> InputSet:
+def build_case(workload: Workload, draw: CaseDraw, folder: Path, poison: int) -> InputSet:
     """Write the contents of one case under `folder` and describe them.
 
     `out` buffers are filled with `poison` (0-255). Where a floating buffer is read, those get new
@@ -206,7 +206,9 @@ def _is_drawn(element: Element, integers: bool) -> bool:
     return element != "opaque" and (integers or element in FLOATING)
 
 
-def _by_field(draw: Draw, generator: np.random.Generator) -> Callable[[Field, Array], Array | None]:
+def _by_field(
+    draw: CaseDraw, generator: np.random.Generator
+) -> Callable[[Field, Array], Array | None]:
     """Each field as if it were a buffer."""
     integers = draw.kind in INTEGER_KINDS
 
@@ -222,7 +224,7 @@ def _source(inputs: InputSet, allocation: Allocation) -> Path:
     return Path(inputs.contents[allocation.index])
 
 
-def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Generator) -> Array:
+def drawn(draw: CaseDraw, element: Element, source: Array, generator: np.random.Generator) -> Array:
     """New values for one buffer, as many as stand in `source`: the captured ones, or those of the
     case that is touched. A large buffer is drawn in pieces."""
     kind, count = draw.kind, source.size
@@ -245,7 +247,7 @@ def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Gene
 
 
 def write_drawn(
-    path: Path, draw: Draw, element: Element, source: Path, generator: np.random.Generator
+    path: Path, draw: CaseDraw, element: Element, source: Path, generator: np.random.Generator
 ) -> None:
     """Write what `drawn` gives for the contents of a file. Where no value needs more of a large
     buffer than its own piece, there is never more than some pieces in memory."""
@@ -262,7 +264,7 @@ def _starts(count: int) -> range:
 
 
 def _by_piece(
-    draw: Draw, element: Element, source: Values, generator: np.random.Generator
+    draw: CaseDraw, element: Element, source: Values, generator: np.random.Generator
 ) -> Callable[[int, int], Array] | None:
     """What draws the piece with its first element and its length, in any order and by any thread:
     each has a generator of its own, so what comes out depends on no number of processors. None
@@ -313,7 +315,9 @@ def _distinct(values: Array) -> Array:
     )
 
 
-def _drawn(draw: Draw, element: Element, source: Array, generator: np.random.Generator) -> Array:
+def _drawn(
+    draw: CaseDraw, element: Element, source: Array, generator: np.random.Generator
+) -> Array:
     count, kind = source.size, draw.kind
     if kind in ("signed", "large", "tiny"):
         values = generator.standard_normal(count)

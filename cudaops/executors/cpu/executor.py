@@ -454,11 +454,12 @@ class CpuExecutor:
         folder: Path,
         timeout_s: float,
         order: Order,
-        inputs: InputSet,
+        inputs: InputSet | None,
     ) -> Ran | Misbehaved:
-        """The baseline in another order. With `all`, a block that waits for one of a lower index
-        may wait until the run times out."""
+        """The baseline in another order; `inputs` None: on the captured ones. With `all`, a block
+        that waits for one of a lower index may wait until the run times out."""
         plan = baseline_plan(workload)
+        inputs = inputs or captured_inputs(workload)
         task = self._task(unit, "none", workload, plan, inputs, folder, timeout_s, None)
         if isinstance(task, Misbehaved):
             return task

@@ -76,7 +76,7 @@ class Buffer(Record):
     """Addresses of buffers that stand in its file are moved to where these lie."""
 
 
-class Scratch(Record):
+class ScratchBuffer(Record):
     """Temporary memory of a rewrite."""
 
     name: str
@@ -84,7 +84,7 @@ class Scratch(Record):
     fill: int
 
 
-class GlobalVariable(Record):
+class VariableImage(Record):
     """A `__constant__` or `__device__` variable that is set before every launch."""
 
     name: str
@@ -113,8 +113,8 @@ class Side(Record):
     module: str
     """Absolute path: a cubin, or what the stand-in runs."""
     launches: tuple[PlannedLaunch, ...]
-    scratch: tuple[Scratch, ...] = ()
-    globals: tuple[GlobalVariable, ...] = ()
+    scratch: tuple[ScratchBuffer, ...] = ()
+    globals: tuple[VariableImage, ...] = ()
     variables: tuple[str, ...] = ()
     """Symbols of every device variable of the module. Before each timed launch they hold again what
     they held after loading, so that no launch can leave anything behind for the next."""
@@ -265,7 +265,7 @@ Task = Annotated[
 ]
 
 
-class Fault(Record):
+class FaultReply(Record):
     """The launched code did something wrong."""
 
     kind: Literal["fault"] = "fault"
@@ -278,7 +278,7 @@ class Fault(Record):
     """The context is lost: the runner ends after this reply and a new one must be started."""
 
 
-class Refused(Record):
+class RefusedReply(Record):
     """The runner cannot do what it is asked: our mistake or the machine's, not the kernel's."""
 
     kind: Literal["refused"] = "refused"
@@ -409,7 +409,7 @@ class ProbeReply(Record):
 
 
 Reply = Annotated[
-    Fault | Refused | RunReply | MeasureReply | ProfileReply | ProbeReply,
+    FaultReply | RefusedReply | RunReply | MeasureReply | ProfileReply | ProbeReply,
     Field(discriminator="kind"),
 ]
 

@@ -23,13 +23,13 @@ from cudaops.executors.cuda.protocol import (
     REPLY,
     TASK,
     DeviceFacts,
-    Fault,
+    FaultReply,
     MeasureReply,
     MeasureTask,
     ProbeReply,
     ProbeTask,
     ProfileTask,
-    Refused,
+    RefusedReply,
     ReleaseTask,
     Reply,
     RunReply,
@@ -305,12 +305,12 @@ class RunnerSession:
         if came.ended == "gone":
             return self._died(runner)
         reply = self._read(came.text)
-        if isinstance(reply, Refused):
+        if isinstance(reply, RefusedReply):
             if reply.no_room and self._make_room():
                 return self._asked(runner, task, timeout_s)
             self._end()
             raise SandboxUnavailable(reply.problem, reply.remedy)
-        if isinstance(reply, Fault):
+        if isinstance(reply, FaultReply):
             found = self._misbehaved(reply.what, reply.message)
             if reply.sticky:
                 self._end()
@@ -353,7 +353,7 @@ class RunnerSession:
             what = f"ended with {_spelled(code)}" if code is not None else "does not answer"
             raise SandboxUnavailable(f"the runner {what} while it opened the GPU{said}", AGAIN)
         reply = self._read(came.text)
-        if isinstance(reply, Refused):
+        if isinstance(reply, RefusedReply):
             self._end()
             if self._suspect and self._facts is not None:
                 raise SandboxUnavailable(reply.problem, reply.remedy)
@@ -371,7 +371,7 @@ class RunnerSession:
             self._suspect = False
             return
         self._end()
-        said = f": {reply.problem}" if isinstance(reply, Refused) else ""
+        said = f": {reply.problem}" if isinstance(reply, RefusedReply) else ""
         raise SandboxUnavailable(
             f"the GPU does not work since the last kernel was stopped or failed{said}",
             PROBE_REMEDY,
@@ -534,4 +534,4 @@ def _why_not(driver: str, level: IsolationLevel) -> str:
             return f"the runner ended with {done.exit_code} {' '.join(lines)[:200]}".strip()
     if isinstance(said, ProbeReply):
         return ""
-    return said.problem if isinstance(said, Refused) else f"the runner answered {said.kind!r}"
+    return said.problem if isinstance(said, RefusedReply) else f"the runner answered {said.kind!r}"

@@ -17,7 +17,7 @@ from types import TracebackType
 
 from cudaops.errors import CudaOpsError
 from cudaops.executors.cuda.gpu_lock import POLL_S
-from cudaops.executors.cuda.runner.driver import Refusal
+from cudaops.executors.cuda.runner.driver import TaskRefused
 
 READY, GO, NO, OVER = "ready", "go", "no", "over"
 
@@ -34,7 +34,7 @@ def in_turn(folder: Path | None) -> Iterator[None]:
     (folder / READY).touch()
     while not (folder / GO).exists():
         if (folder / NO).exists():
-            raise Refusal("the GPU was not to be had alone", "run again when it is idle")
+            raise TaskRefused("the GPU was not to be had alone", "run again when it is idle")
         time.sleep(POLL_S)
     try:
         yield

@@ -128,7 +128,7 @@ class Barrier:
 
 
 @dataclass(frozen=True)
-class Variable:
+class KernelVariable:
     """A variable of the kernel with all that it may hold, over all its assignments."""
 
     name: str
@@ -145,7 +145,7 @@ class KernelFacts:
     accesses: tuple[Access, ...]
     loops: tuple[Loop, ...]
     barriers: tuple[Barrier, ...]
-    variables: tuple[Variable, ...]
+    variables: tuple[KernelVariable, ...]
     calls: tuple[str, ...]
     """Functions that are neither the program's nor known to be without effect, each once."""
     unmodelled: tuple[str, ...]

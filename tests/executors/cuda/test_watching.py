@@ -14,7 +14,7 @@ from cudaops.executors.cuda.protocol import (
     MeasureReply,
     MeasureTask,
     OutputWatch,
-    Refused,
+    RefusedReply,
     SideOutputs,
     TimedResult,
     TimingPolicy,
@@ -285,11 +285,11 @@ def test_inputs_that_fit_no_buffer_and_folders_that_cannot_be_are_refused(
     short = task.buffers[0].model_copy(update={"size_bytes": 4})
     wrong = task.watch.model_copy(update={"alternatives": ((short,),)})
     reply = perform(gpu, task.model_copy(update={"watch": wrong}))
-    assert isinstance(reply, Refused)
+    assert isinstance(reply, RefusedReply)
     assert "fits no allocation" in reply.problem
     nowhere = task.watch.model_copy(update={"folder": str(tmp_path / "a.bin" / "seen")})
     reply = perform(ScriptedGpu(), task.model_copy(update={"watch": nowhere}))
-    assert isinstance(reply, Refused)
+    assert isinstance(reply, RefusedReply)
     assert "cannot write the outputs" in reply.problem
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, NamedTuple
 
-from cudaops.executors.cuda.runner.driver import NO_ROOM, Driver, DriverError, Refusal
+from cudaops.executors.cuda.runner.driver import NO_ROOM, Driver, DriverError, TaskRefused
 
 GUARD_BYTES = 4096
 """On each side of an allocation. A multiple of 256, so that what lies between stays aligned."""
@@ -353,9 +353,11 @@ class _File(NamedTuple):
             try:
                 done = os.preadv(self.descriptor, [into], offset)
             except OSError as problem:
-                raise Refusal(f"cannot read {self.path}: {problem.strerror}", _AGAIN) from problem
+                raise TaskRefused(
+                    f"cannot read {self.path}: {problem.strerror}", _AGAIN
+                ) from problem
             if not done:
-                raise Refusal(f"{self.path} was cut short while it was read", _AGAIN)
+                raise TaskRefused(f"{self.path} was cut short while it was read", _AGAIN)
             offset, into = offset + done, into[done:]
 
 
@@ -365,10 +367,10 @@ def _opened(path: Path, size_bytes: int) -> Iterator[_File]:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as problem:
-        raise Refusal(f"cannot read {path}: {problem.strerror}", _AGAIN) from problem
+        raise TaskRefused(f"cannot read {path}: {problem.strerror}", _AGAIN) from problem
     try:
         if (found := os.fstat(descriptor).st_size) != size_bytes:
-            raise Refusal(f"{path} has {found} bytes instead of {size_bytes}", _AGAIN)
+            raise TaskRefused(f"{path} has {found} bytes instead of {size_bytes}", _AGAIN)
         yield _File(descriptor, path)
     finally:
         os.close(descriptor)

@@ -31,7 +31,7 @@ from cudaops.executors.cuda.runner.driver import (
     Driver,
     DriverError,
     KernelFault,
-    Refusal,
+    TaskRefused,
     running_fault,
 )
 from cudaops.executors.cuda.runner.launching import LoadedSide, loaded_side
@@ -52,7 +52,7 @@ HEAD_START = 1.5
 a start of exactly that time would make every second sample wait for the host."""
 
 
-class Side:
+class SampledSide:
     """A loaded side and everything that is given back to it before a sample."""
 
     def __init__(self, loaded: LoadedSide, own: list[Restorable]) -> None:
@@ -89,7 +89,7 @@ class Sampler:
         for loaded in sides:
             move_variables(memory, loaded, state.buffers, regions)
             loaded.prepare(memory, regions, guards=True)
-        self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
+        self.sides = [SampledSide(loaded, loaded.restorables(memory)) for loaded in sides]
         state.hold()
         self._read_only, self._written = state.read_only, state.written
         captured = [r for r in (*self._read_only, *self._written) if r.is_given]
@@ -378,7 +378,9 @@ def _given(
     for buffer in buffers:
         content, region = content_of(buffer), regions.get(buffer.index)
         if region is None or region.size_bytes != buffer.size_bytes:
-            raise Refusal(f"buffer {buffer.index} of other inputs fits no allocation", "report it")
+            raise TaskRefused(
+                f"buffer {buffer.index} of other inputs fits no allocation", "report it"
+            )
         same = captured[buffer.index].file == buffer.file and captured[buffer.index].read_only
         if content.file is not None and not same:
             address, size, shown = region.address, region.size_bytes, f"other {region.shown}"

@@ -21,7 +21,7 @@ from cudaops.executors.cuda.protocol import (
     TimingPolicy,
 )
 from cudaops.executors.cuda.runner.device_state import StateCache
-from cudaops.executors.cuda.runner.driver import Driver, Refusal
+from cudaops.executors.cuda.runner.driver import Driver, TaskRefused
 from cudaops.executors.cuda.runner.host_time import LONG_US, SLOW_US, HostTime, HostTimes
 from cudaops.executors.cuda.runner.sampling import (
     PLANS_BEFORE,
@@ -126,7 +126,7 @@ def measure(
     """Take the task's times. `kept` takes what the task wants kept. Raises KernelFault, Refusal or
     DriverError."""
     if not task.sides:
-        raise Refusal("there is nothing to time in the task", "report it")
+        raise TaskRefused("there is nothing to time in the task", "report it")
     started = clock()
     with bench(driver, task, clock, kept) as ready:
         return _Measurement(ready, task, activity, clock, started).take()
