@@ -1,4 +1,4 @@
-"""The commands of `cudaops`: parse, hand over, print, exit code. What they do stands elsewhere."""
+"""The commands of `cudaops`: parse, hand over, print, exit code. What they do is elsewhere."""
 
 from __future__ import annotations
 

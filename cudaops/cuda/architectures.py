@@ -209,7 +209,7 @@ class Microarchitecture:
     """Dependent DADD, DMUL, DFMA, issue to issue, where the chip has a full FP64 pipe. Measured:
     H200, 8.3 (`_H200`); assumed elsewhere."""
     branch_latency: float = 17.0
-    """From a branch back to a loop's top to what stands there, of one warp. Measured: H200, driver
+    """From a branch back to a loop's top to what is there, of one warp. Measured: H200, driver
     580.159.04, 2026-11-30: a loop that nvcc 13.0 does not unroll (12 instructions of SASS, 22
     cycles of them in a row, of which one thread goes round 16,384 times) takes 39.7 cycles a turn;
     assumed elsewhere."""

@@ -1,4 +1,4 @@
-"""Why ncu could not profile, told from what it printed; what helps; and the profile that is left.
+"""Why ncu could not profile, from its output; the remedy; and the profile that is left.
 
 Texts are those ncu 2022 to 2026 print, as their users have reported them; what ncu only warns of
 (metrics a chip does not have, `ctc__*` on an H200) is no failure.

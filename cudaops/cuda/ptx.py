@@ -82,7 +82,7 @@ class PtxFunction(NamedTuple):
 
 
 class PtxModule(NamedTuple):
-    """What stands in one PTX text."""
+    """Contents of one PTX text."""
 
     variables: dict[str, PtxVariable]
     functions: dict[str, PtxFunction]
@@ -127,7 +127,7 @@ def names_in(operands: str) -> frozenset[str]:
 
 
 def _items(plain: str) -> Iterator[tuple[str, str | None]]:
-    """Declarations and definitions at module scope; a definition with what stands in its braces."""
+    """Declarations and definitions at module scope; a definition with its braces."""
     start = at = 0
     while at < len(plain):
         character = plain[at]

@@ -52,7 +52,7 @@ def dram_bytes(profile: Profile) -> float | None:
 
 
 def roofline(profile: Profile, device: Device) -> Roofline | None:
-    """Where the launch stands under the device's roofline.
+    """Where the launch is under the device's roofline.
 
     None where single-precision operations or DRAM bytes are unknown, or where the tensor pipe or
     half-precision instructions did work that the peaks of the device table do not cover. Double

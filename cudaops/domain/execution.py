@@ -28,7 +28,7 @@ UNMEASURED_WORDS: dict[str, str] = {
     "modelled": "modelled for {device}",
     "standin": "of a stand-in for {device}, not of a GPU",
 }
-"""What must stand behind any number from the other sources."""
+"""The qualifier of any number from the other sources."""
 
 
 class UnorderedAccess(Record):
@@ -480,7 +480,7 @@ class Measurement(Record):
 
     @property
     def provenance(self) -> str:
-        """What must stand behind any number drawn from this: ` (modelled for A10)`, or nothing."""
+        """The qualifier of any number drawn from this: ` (modelled for A10)`, or nothing."""
         words = UNMEASURED_WORDS.get(self.source)
         return "" if words is None else f" ({words.format(device=self.device)})"
 

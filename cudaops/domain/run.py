@@ -114,7 +114,7 @@ class Event(Record):
 
 
 class Citation(Record):
-    """A passage the research agent leans on."""
+    """A passage that Research cites."""
 
     note: str
     """Identifier of the note: `l1-load-throughput`."""
@@ -227,7 +227,7 @@ class AccessSummary(Record):
 
 
 class ValueSummary(Record):
-    """What stands in one captured buffer, as far as it was looked at."""
+    """Contents of one captured buffer, as far as it was looked at."""
 
     workload: str
     allocation: int
@@ -417,7 +417,7 @@ class TriedConfiguration(Record):
     time_us: float
     """Median of the most expensive workload."""
     provenance: str
-    """What must stand behind the time: ` (modelled for A10)`; empty where measured."""
+    """The qualifier of the time: ` (modelled for A10)`; empty where measured."""
 
     @property
     def line(self) -> str:

@@ -204,7 +204,7 @@ def _parsed(path: Path, text: str | None, by_hand: str) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys stand there once each."""
+    """An object without duplicate keys."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("duplicate key")

@@ -67,7 +67,7 @@ class RewriteDecision(Record):
     candidate_us: float | None = None
     """The rewrite's over the same: their ratio is the speedup."""
     provenance: str = ""
-    """What must stand behind each time: ` (modelled for A10)`."""
+    """The qualifier of each time: ` (modelled for A10)`."""
     oracle: str = ""
     """How many results that are wrong on purpose the comparison refuses, and what it cannot see;
     empty where no results were compared."""
@@ -88,7 +88,7 @@ class Accepted(Record):
     title: str
     speedup: float | None
     provenance: str
-    """What must stand behind the speedup: ` (modelled for A10)`; empty where measured."""
+    """The qualifier of the speedup: ` (modelled for A10)`; empty where measured."""
     filename: str
     best: str
     """The main file, whole, to take the place of the author's."""

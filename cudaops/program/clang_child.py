@@ -169,7 +169,7 @@ def launched(unit: cindex.TranslationUnit, name: str) -> list[Cursor]:
 
 
 def launches(unit: cindex.TranslationUnit) -> Iterator[s.LaunchedInstance]:
-    """What each launch of the program means; several where it stands in a template. Those whose
+    """What each launch of the program means; several where it is in a template. Those whose
     kernel no other place can name are left out; one in a macro stands where the macro is used."""
     plain = {c.hash for c in definitions(unit.cursor)}
     for function in reached(unit):
@@ -202,7 +202,7 @@ def spelled(kernel: Cursor) -> str | None:
     """A kernel with all its template arguments, as any place of the program can name it; None
     where one is a type that is local or has no name.
 
-    By its mangled name: libclang does not tell what stands in a parameter pack.
+    By its mangled name: libclang does not tell the contents of a parameter pack.
     """
     mangled = re.sub(
         r"(\d+)__device_stub__",

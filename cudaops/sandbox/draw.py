@@ -152,7 +152,7 @@ class DrawTarget(NamedTuple):
     @property
     def leaves_integers(self) -> bool:
         """Whether all that the kernel writes are integers: comparisons alone decide then what
-        becomes of NaN, and two honest maxima are no two results."""
+        becomes of NaN, and two correct maxima are no two results."""
         written = [view for a in self.workload.allocations if a.role != "in" for view in views(a)]
         return bool(written) and all(view.element not in FLOATING for view in written)
 

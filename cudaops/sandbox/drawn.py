@@ -68,7 +68,7 @@ BACKGROUNDS = (0x3C, 0xC3)
 LEAST_ACCESSES = 400_000
 GROWTH = 4
 """A draw on which the author's kernel makes more accesses than this, and than so many times those
-on captured contents, is left out: loops whose ends stand in memory may go through all of it."""
+on captured contents, is left out: loops whose ends are in memory may go through all of it."""
 LIMIT_S = 4.0
 """Of one launch, in seconds of the processor. Draws on which the author's kernel does not end are
 none of its domain."""
@@ -76,7 +76,7 @@ ALL_S = 120.0
 """Of all launches of a batch: a batch takes some seconds."""
 MOVES_UNITS = (1, 8, 8)
 """Units in the last place by which inputs are moved, one run of the author's kernel each: how well
-the problem is posed. The first is what `Reference.sensitivity` asks for; an honest rewrite's own
+the problem is posed. The first is what `Reference.sensitivity` asks for; a correct rewrite's own
 rounding may be that of the others."""
 ROUNDS = 2
 """Further rounds of draws while a branch of the author's kernel is not reached."""
@@ -197,7 +197,7 @@ class DomainBuilder:
         return found + self._borne(self._drawing.pairs(shape, [one.draw for one in found]))
 
     def about(self, domain: Domain, text: str) -> tuple[DrawnInput, ...]:
-        """Further inputs, with values about the numbers that stand in a rewrite's text and not in
+        """Further inputs, with values about the numbers that are in a rewrite's text and not in
         the author's: where it may have put a threshold, a size or a count."""
         numbers = tuple(n for n in numbers_in(text) if n not in self._drawing.numbers)
         if not numbers or not domain.inputs:
@@ -218,7 +218,7 @@ class DomainBuilder:
 
     def _borne(self, draws: Sequence[Draw], *, remembers: bool = False) -> list[_Borne]:
         """Those on which the author's kernel is right, and settled. Where another background gives
-        another result, what stands where it writes counts as an input (`remembers`)."""
+        another result, what is where it writes counts as an input (`remembers`)."""
         by_shape: dict[int, list[Draw]] = {}
         for draw in draws:
             by_shape.setdefault(id(draw.shape), []).append(draw)

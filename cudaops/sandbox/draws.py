@@ -565,7 +565,7 @@ def _axes_of_count(workload: Workload, name: str, least: int | None = None) -> l
 
 
 def contents_of(workload: Workload, item: Item) -> Array:
-    """What stands in a buffer or variable before the launch."""
+    """Contents of a buffer or variable before the launch."""
     memory: DeviceMemory
     if item.state is not None:
         memory = next(g for g in workload.globals if g.name == item.state.name)

@@ -1,4 +1,4 @@
-"""Input sets: what stands in memory when baseline and candidate are compared."""
+"""Input sets: memory contents when baseline and candidate are compared."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ FLOATING_KINDS: tuple[CaseKind, ...] = ("large", "infinite", "structured", "tiny
 """Further sets for floating inputs, in order of what they show. `infinite` has infinities at a few
 places, of which the kernel's own arithmetic makes NaN (inf - inf, 0 * inf). NaN itself is put into
 no input: what `fmaxf` or a comparison makes of one depends on the order of its operands, so two
-honest reductions differ there, while infinities come out of every order alike."""
+correct reductions differ there, while infinities come out of every order alike."""
 
 INTEGER_KINDS: tuple[CaseKind, ...] = (
     "permuted", "spread", "touched", "resampled", "reversed", "permuted_again",
@@ -163,7 +163,7 @@ def build_case(workload: Workload, draw: CaseDraw, folder: Path, poison: int) ->
 
 
 def searched_tables(workload: Workload, facts: KernelFacts | None) -> frozenset[int]:
-    """Buffers that ascend as captured and that are searched: what stands in memory says where is
+    """Buffers that ascend as captured and that are searched: memory contents say where is
     read, and not by an index that another buffer holds. What a search gives in any other order is
     nothing that an author promises."""
     names: dict[int, list[str]] = {}
@@ -191,7 +191,7 @@ def _is_searched(access: Access, facts: KernelFacts) -> bool:
 
 
 def ascends(values: Array) -> bool:
-    """Whether these, some at least, stand in order and are not all the same."""
+    """Whether these, some at least, are in order and are not all the same."""
     if values.size < LEAST_TABLE:
         return False
     with np.errstate(invalid="ignore"):
@@ -225,7 +225,7 @@ def _source(inputs: InputSet, allocation: Allocation) -> Path:
 
 
 def drawn(draw: CaseDraw, element: Element, source: Array, generator: np.random.Generator) -> Array:
-    """New values for one buffer, as many as stand in `source`: the captured ones, or those of the
+    """New values for one buffer, as many as are in `source`: the captured ones, or those of the
     case that is touched. A large buffer is drawn in pieces."""
     kind, count = draw.kind, source.size
     piece = _by_piece(draw, element, in_memory(source), generator)

@@ -86,7 +86,7 @@ def with_pointers(
 
 
 class Linked(NamedTuple):
-    """A pointer that stands in memory."""
+    """A pointer that is in memory."""
 
     name: str
     """How it is reached: `rows[0]`, `at[2].next`."""
@@ -98,7 +98,7 @@ def linked(
     program: Program, kernel: Kernel, callee: str, passed: Sequence[Passed],
     places: Sequence[Place], contents: Sequence[Path],
 ) -> tuple[dict[int, list[Linked]], frozenset[int]]:  # fmt: skip
-    """By allocation, the pointers into it that stand in memory, as the types of the parameters tell
+    """By allocation, the pointers into it that are in memory, as the types of the parameters tell
     that lead there: tables of pointers, and structures with pointers to numbers or to more of the
     same; and the allocations that are such tables. `places` and `contents`, before the launch, are
     by allocation."""

@@ -58,7 +58,7 @@ from cudaops.storage import NOTE, Facts, entry_of, make_once, raise_if_full
 EXECUTABLE = "unit"
 OBJECT = "unit.o"
 _FORMAT = 4
-"""Part of every key: raised when what stands in the facts changes."""
+"""Part of every key: raised when the format of the facts changes."""
 STATIC_SHARED_LIMIT = 48 * 1024
 """ptxas refuses more. Source: CUDA C++ Programming Guide, technical specifications."""
 _CUDA_LIBRARY = re.compile(rf"-l(?:cuda|{LIBRARY})")

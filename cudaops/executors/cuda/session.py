@@ -59,7 +59,7 @@ turns there for some milliseconds each, so that a shorter one mostly runs in one
 H200, eight runs at once: of a launch of 8 ms, times of 8 to 34 ms (2026-11-24)."""
 TURN_S = 1.0
 """How long launches that are only to be ranked may keep the GPU, one after the other, where several
-of them wait. Chosen: some ten of them, so that eight jobs on a GPU do not each stand in line anew
+of them wait. Chosen: some ten of them, so that eight jobs on a GPU do not each queue anew
 for every launch of 50 ms; whoever decides something waits little longer for it."""
 
 Kind = TypeVar("Kind", RunReply, MeasureReply)

@@ -44,7 +44,7 @@ MARK = "cudaops_mark"
 
 INCLUDE = Path(__file__).parent / "include"
 NVRTC_INCLUDE = INCLUDE / "nvrtc"
-"""What stands in for host headers where NVRTC compiles."""
+"""What replaces host headers where NVRTC compiles."""
 _WIDENED = {
     "cudaops_widened.h": INCLUDE / "widened" / "cudaops_widened.h",
     "cudaops_widened_half.h": INCLUDE / "widened" / "cudaops_widened_half.h",

@@ -44,7 +44,7 @@ WIDE_SHARED_FACTOR = 2
 
 
 class Dumps(NamedTuple):
-    """Files that take what stands in memory after a run."""
+    """Files that take memory contents after a run."""
 
     buffers: dict[int, str]
     variables: dict[str, str]
@@ -118,7 +118,7 @@ def side_of(
 
 
 def buffers_of(workload: Workload, inputs: InputSet, *, widened: bool) -> tuple[Buffer, ...]:
-    """The workload's allocations with what stands in them."""
+    """The workload's allocations with their contents."""
     return tuple(
         Buffer(
             index=a.index,

@@ -1,4 +1,4 @@
-"""One launch of a runner that stands under another tool, alone on the GPU only while it lasts.
+"""One launch of a runner that is under another tool, alone on the GPU only while it lasts.
 
 ncu takes seconds to start and to write its report, its kernel often less than one: nobody else
 need wait for the rest. The runner and who started it agree by files in a folder of theirs: `ready`

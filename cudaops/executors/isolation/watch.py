@@ -21,7 +21,7 @@ MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * _PAGE
 
 
 class Size(NamedTuple):
-    """What stands in some folders."""
+    """Contents of some folders."""
 
     bytes: int
     entries: int

@@ -9,7 +9,7 @@ from pathlib import Path
 from cudaops.errors import PrerequisiteError
 
 SOURCE = Path(__file__).parent / "source"
-"""Of `hooks.h`, which stands before libcuda, and of what it needs."""
+"""Of `hooks.h`, which is before libcuda, and of what it needs."""
 MACHINES = ("x86_64", "aarch64")
 
 

@@ -339,7 +339,7 @@ class Environment:
         return self._frame.env.get(self._resolved(name))
 
     def _narrow_by(self, name: str, held: Whole, bound: Polynomial) -> None:
-        """By `bound < 0`, in which the variable stands once with either sign."""
+        """By `bound < 0`, in which the variable is once with either sign."""
         for sign in (1, -1):
             rest = bound - held.value * number(sign)
             low = self._interval(rest).low

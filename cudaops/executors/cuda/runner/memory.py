@@ -128,7 +128,7 @@ class TaskMemory:
         return f"/proc/self/fd/{self._files[key]}"
 
     def fill_in(self, address: int, size_bytes: int, content: Content) -> None:
-        """Let the content stand there, from the host."""
+        """Put the content there, from the host."""
         if content.file is None:
             if size_bytes:
                 self._driver.fill(address, content.fill, size_bytes)
@@ -138,7 +138,7 @@ class TaskMemory:
                 self._driver.write(address + offset, chunk)
 
     def save(self, address: int, size_bytes: int, path: Path) -> None:
-        """Write what stands there to a file."""
+        """Write what is there to a file."""
         with path.open("wb", buffering=0) as file, self._passage(size_bytes) as passage:
 
             def put(offset: int, chunk: memoryview) -> None:
@@ -150,7 +150,7 @@ class TaskMemory:
                 self._driver.read_into(address + offset, chunk)
 
     def holds(self, address: int, size_bytes: int, path: Path) -> bool:
-        """Whether the file's contents stand there, byte for byte."""
+        """Whether the file's contents are there, byte for byte."""
         own = threading.local()
         different = threading.Event()
         with _opened(path, size_bytes) as file, self._passage(size_bytes) as passage:
@@ -170,7 +170,7 @@ class TaskMemory:
         return not different.is_set()
 
     def read(self, address: int, size_bytes: int) -> Iterator[tuple[int, memoryview]]:
-        """What stands there, a chunk at a time with its offset; good until the next one."""
+        """What is there, a chunk at a time with its offset; good until the next one."""
         with self._passage(size_bytes, chunks=1) as passage:
             host = passage.slots[0]
             for offset, step in _spans(size_bytes):
@@ -290,7 +290,7 @@ class Restorable:
         *,
         guards: bool = False,
     ) -> None:
-        """`content` None: what stands there now is what it is given back. `guards`: around the
+        """`content` None: what is there now is what it is given back. `guards`: around the
         copy."""
         self._driver = driver
         self._memory = memory
@@ -318,7 +318,7 @@ class Restorable:
         return self._content is not None and self._content.file is not None
 
     def restore(self) -> None:
-        """Let the contents stand there again, in the order of the stream."""
+        """Put the contents there again, in the order of the stream."""
         if self._copy is not None:
             self._driver.copy(self._address, self._copy, self._size_bytes)
         elif self._content is not None:
@@ -385,7 +385,7 @@ def _spans(size_bytes: int) -> list[tuple[int, int]]:
 
 
 def _equal(one: memoryview, other: memoryview) -> bool:
-    """Whether the same bytes stand in both, of one length. A view would be compared an element at a
+    """Whether the same bytes are in both, of one length. A view would be compared an element at a
     time, and with the interpreter's lock."""
     first, second = ((ctypes.c_char * len(v)).from_buffer(v) for v in (one, other))
     return bool(_LIBC.memcmp(first, second, ctypes.c_size_t(len(one))) == 0)

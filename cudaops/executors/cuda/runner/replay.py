@@ -212,7 +212,7 @@ def fill_buffers(stage: ReplaySide, buffers: Sequence[Buffer]) -> None:
 def save(
     stage: ReplaySide, launch: RunTask | SeriesLaunch, given: Sequence[Buffer]
 ) -> tuple[int, ...]:
-    """Write what stands in buffers and variables to files; see `RunReply.unchanged`. `given`: what
+    """Write the contents of buffers and variables to files; see `RunReply.unchanged`. `given`: what
     the buffers held."""
     unchanged = []
     inputs = {b.index: b.file for b in given if b.read_only and b.file is not None}
