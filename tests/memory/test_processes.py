@@ -19,9 +19,9 @@ from tests.memory.made import KEY, entry
 _WRITER = """
 import sys
 from pathlib import Path
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, entry
-memory = Memory(Path(sys.argv[1]), wait_s=120)
+memory = MemoryStore(Path(sys.argv[1]), wait_s=120)
 first, count = int(sys.argv[2]), int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -102,12 +102,12 @@ _FULL = """
 import resource, signal, sys
 from pathlib import Path
 from cudaops.errors import EnvironmentFailure
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, entry
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 try:
-    Memory(Path(sys.argv[1])).record(KEY, entry(2))
+    MemoryStore(Path(sys.argv[1])).record(KEY, entry(2))
 except EnvironmentFailure as error:
     print(error.problem)
 """
@@ -132,9 +132,9 @@ _OUTSIDER = """
 import os, sys
 from pathlib import Path
 from cudaops.errors import EnvironmentFailure
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, entry
-memory = Memory(Path(sys.argv[1]))
+memory = MemoryStore(Path(sys.argv[1]))
 if os.geteuid() == 0:  # root may enter everything
     os.setgroups([])
     os.setgid(65534)

@@ -204,13 +204,13 @@ _READER = """
 import os, sys
 from pathlib import Path
 from cudaops.errors import EnvironmentFailure
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, entry
 if os.geteuid() == 0:  # root may write everywhere
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
-memory = Memory(Path(sys.argv[1]))
+memory = MemoryStore(Path(sys.argv[1]))
 print(len(memory.recall(KEY).entries))
 try:
     memory.record(KEY, entry(2))
