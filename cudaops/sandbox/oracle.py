@@ -98,7 +98,7 @@ NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
 
 
 @dataclass
-class Findings:
+class KeptFacts:
     """What was found of one buffer of a reference, for all candidates. None: not asked yet."""
 
     own: Distance | None = None
@@ -111,7 +111,7 @@ class Findings:
     """The baseline's own errors by size, without and with `Reference.sensitivity`."""
     compared: dict[tuple[bytes, str], object] = field(default_factory=dict)
     """What was found of results, by their digest and how they were compared."""
-    fields: dict[str, Findings] = field(default_factory=dict)
+    fields: dict[str, KeptFacts] = field(default_factory=dict)
     """Of structures: the same of each field, by its path."""
 
 
@@ -135,7 +135,7 @@ class Reference(NamedTuple):
     shows little, and is not counted among the sets."""
     non_finite: bool = False
     """The baseline gives NaN or infinity in places, and not in so many on the captured inputs."""
-    known: dict[int, Findings] | None = None
+    known: dict[int, KeptFacts] | None = None
     """By allocation, of these very results; None: nothing is kept."""
     sensitivity: dict[int, str] | None = None
     """Results of the baseline on inputs of which each floating one was moved by one unit roundoff
@@ -143,16 +143,16 @@ class Reference(NamedTuple):
     compensated: bool = False
     """The author's kernel computes its own rounding errors (`analysis/compensation.py`)."""
 
-    def known_of(self, allocation: Allocation) -> Findings | None:
+    def known_of(self, allocation: Allocation) -> KeptFacts | None:
         """Of one buffer."""
-        return None if self.known is None else self.known.setdefault(allocation.index, Findings())
+        return None if self.known is None else self.known.setdefault(allocation.index, KeptFacts())
 
-    def known_of_view(self, view: View) -> Findings | None:
+    def known_of_view(self, view: View) -> KeptFacts | None:
         """Of one buffer, or of one field of the structures in it."""
         known = self.known_of(view.allocation)
         if known is None or view.field is None:
             return known
-        return known.fields.setdefault(view.field.path, Findings())
+        return known.fields.setdefault(view.field.path, KeptFacts())
 
 
 class SkippedInputs(NamedTuple):

@@ -76,7 +76,7 @@ class Buffer(Record):
     """Addresses of buffers that are in its file are moved to where these lie."""
 
 
-class ScratchBuffer(Record):
+class TaskScratch(Record):
     """Temporary memory of a rewrite."""
 
     name: str
@@ -113,7 +113,7 @@ class Side(Record):
     module: str
     """Absolute path: a cubin, or what the stand-in runs."""
     launches: tuple[PlannedLaunch, ...]
-    scratch: tuple[ScratchBuffer, ...] = ()
+    scratch: tuple[TaskScratch, ...] = ()
     globals: tuple[VariableImage, ...] = ()
     variables: tuple[str, ...] = ()
     """Symbols of every device variable of the module. Before each timed launch they hold again what

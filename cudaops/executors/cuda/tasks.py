@@ -30,10 +30,10 @@ from cudaops.executors.cuda.protocol import (
     RegimeTimes,
     RunReply,
     RunTask,
-    ScratchBuffer,
     SeriesLaunch,
     Side,
     SideOutputs,
+    TaskScratch,
     TimingPolicy,
     VariableImage,
 )
@@ -109,7 +109,7 @@ def side_of(
         module=str(module.image),
         launches=launches,
         scratch=tuple(
-            ScratchBuffer(name=name, size_bytes=size * wide, fill=scratch_fill)
+            TaskScratch(name=name, size_bytes=size * wide, fill=scratch_fill)
             for name, size in plan.scratch_bytes.items()
         ),
         globals=_globals(module, unit, workload, folder),

@@ -28,8 +28,8 @@ from cudaops.executors.cuda.protocol import (
     Reply,
     RunReply,
     RunTask,
-    ScratchBuffer,
     Side,
+    TaskScratch,
 )
 from cudaops.executors.cuda.sanitizer import Sanitizer, TaskCommand
 from cudaops.program.parse import load_program
@@ -89,7 +89,7 @@ def subject(
         for launch in plan.launches
     )
     scratch = tuple(
-        ScratchBuffer(name=n, size_bytes=s, fill=0xA5) for n, s in plan.scratch_bytes.items()
+        TaskScratch(name=n, size_bytes=s, fill=0xA5) for n, s in plan.scratch_bytes.items()
     )
     inputs = captured_inputs(workload)
     task = RunTask(

@@ -17,8 +17,8 @@ from cudaops.executors.cuda.protocol import (
     ProfileReply,
     RefusedReply,
     RunReply,
-    ScratchBuffer,
     Task,
+    TaskScratch,
     VariableImage,
 )
 from cudaops.executors.cuda.runner.server import answer, perform
@@ -228,7 +228,7 @@ class TestRun:
             side=side(
                 tmp_path,
                 planned("scale", values=values),
-                scratch=(ScratchBuffer(name="tmp", size_bytes=400, fill=0),),
+                scratch=(TaskScratch(name="tmp", size_bytes=400, fill=0),),
             ),
         )
         perform(gpu, task)

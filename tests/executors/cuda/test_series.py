@@ -12,16 +12,16 @@ from cudaops.executors.cuda.protocol import (
     FaultReply,
     RefusedReply,
     RunReply,
-    ScratchBuffer,
     SeriesLaunch,
     SeriesTask,
+    TaskScratch,
     VariableImage,
 )
 from cudaops.executors.cuda.runner.server import perform
 from tests.executors.cuda.gpu_tasks import COUNT, buffers, planned, side
 from tests.executors.cuda.scripted_gpu import ScriptedGpu, kernel
 
-SCRATCH = (ScratchBuffer(name="tmp", size_bytes=64, fill=0xA5),)
+SCRATCH = (TaskScratch(name="tmp", size_bytes=64, fill=0xA5),)
 
 
 def launch(folder: Path, number: int, shift_bytes: int = 0, **more: Any) -> SeriesLaunch:
