@@ -82,7 +82,7 @@ def show_key() -> None:
 
 
 class ConfirmOptions(ExecutorOptions, TrustOptions):
-    """What `confirm` may be asked for; the rest is the run's own."""
+    """Options of `confirm`; the rest is from the run."""
 
 
 @with_options

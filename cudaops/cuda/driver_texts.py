@@ -183,7 +183,7 @@ class ComputeApp(NamedTuple):
 
 
 class DriverAnswer(NamedTuple):
-    """The GPUs that answered, and what was said about those that did not."""
+    """The GPUs that answered, and the failure of those that did not."""
 
     gpus: tuple[Gpu, ...]
     failure: NvidiaSmiFailure | None = None

@@ -67,7 +67,7 @@ Option = tuple[str, str | None]
 
 
 class NvccLine(NamedTuple):
-    """What one command asks for. Paths are as written, relative to where it ran."""
+    """Inputs, outputs and flags of one command. Paths are as written, relative to where it ran."""
 
     phase: Phase
     inputs: tuple[str, ...]

@@ -96,7 +96,7 @@ class PtxModule(NamedTuple):
 
 
 class PtxError(ValueError):
-    """A text that is not the PTX that this reader knows."""
+    """PTX that this reader does not support."""
 
 
 def read_ptx(text: str) -> PtxModule:

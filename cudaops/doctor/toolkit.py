@@ -106,7 +106,7 @@ LAST_NCU_FOR_VOLTA: Version = (2024, 3)
 
 
 class NcuFit(NamedTuple):
-    """Whether an ncu goes with a GPU and a driver."""
+    """Whether an ncu version supports a GPU and a driver."""
 
     finding: CheckOutcome
     older: bool

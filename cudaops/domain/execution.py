@@ -32,8 +32,8 @@ UNMEASURED_WORDS: dict[str, str] = {
 
 
 class UnorderedAccess(Record):
-    """A read and a write of the same memory by two threads, with nothing between them that says
-    which comes first."""
+    """A data race: a read and a write of the same memory by two threads without synchronisation
+    between them."""
 
     scope: Literal["warp", "block", "grid"]
     """Whether the two are lanes of one warp, of two warps of a block, or of two blocks."""
@@ -164,7 +164,7 @@ IN_NO_ORDER = ", and nothing puts the two in order: "
 
 
 class Misbehaved(Fault):
-    """A program or kernel that did what it must not. Not a failure of ours, but `not_measured`."""
+    """A fault of the program or kernel. Not a failure of ours, but `not_measured`."""
 
     kind: Literal["misbehaved"] = "misbehaved"
     what: MisbehaviourKind

@@ -129,7 +129,7 @@ class Citation(Record):
 
 
 class ResearchFindings(Record):
-    """What the corpus says about the verdict."""
+    """Passages of the corpus about the verdict."""
 
     query: str
     summary: str
@@ -480,7 +480,7 @@ class ReviewAnswer(Record):
 
 
 class AwaitsReview(Exception):
-    """A run stands still until somebody answers; resuming it asks again."""
+    """The run waits for a reviewer's answer; resuming it asks again."""
 
     def __init__(self, request: ReviewRequest) -> None:
         super().__init__(f"{request.title} waits for a yes or no")

@@ -1,4 +1,4 @@
-"""How agent hosts are told of an MCP server: which file, which key, a change that loses nothing.
+"""Registration of an MCP server with agent hosts: file, key, and an edit that keeps the rest.
 
 Formats from each host's documentation, named in docs/mcp.md with the date it was read.
 """

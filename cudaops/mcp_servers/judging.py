@@ -56,7 +56,7 @@ WriteRun = Callable[[Workbench, JudgedRewrite], RunRecord]
 
 
 class RewriteDecision(Record):
-    """The decision about a rewrite and what it rests on."""
+    """The decision about a rewrite, with its evidence."""
 
     rewrite_id: str
     """What `accept_rewrite` knows the rewrite by, with these tune values."""
@@ -69,7 +69,7 @@ class RewriteDecision(Record):
     provenance: str = ""
     """The qualifier of each time: ` (modelled for A10)`."""
     oracle: str = ""
-    """How many results that are wrong on purpose the comparison refuses, and what it cannot see;
+    """How many mutants of the results the comparison rejects, and what it cannot detect;
     empty where no results were compared."""
     failure: CompileFailed | Misbehaved | None = None
     """What the rewrite did wrong, where a gate failed because of it."""

@@ -93,7 +93,7 @@ def pattern_line(pattern: Pattern) -> str:
 
 
 class _Bounded:
-    """Lines as long as they fit; what does not is counted, in a line that fits too."""
+    """Lines up to a limit; a last line counts those left out."""
 
     _RESERVE = "(9999 more lines are not shown)"
 

@@ -27,7 +27,7 @@ _WIDE_ALIGNMENT: dict[tuple[Element, int], int] = {
 
 
 class _NotTold(Exception):
-    """Something is there that is neither a number nor a pointer, or nobody can say where."""
+    """A member that is neither a number nor a pointer, or has no known offset."""
 
 
 class _Piece(NamedTuple):

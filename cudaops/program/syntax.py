@@ -23,7 +23,7 @@ BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 
 
 class NotUnderstood(Exception):
-    """The program says something that is not modelled; whoever asked must leave it alone."""
+    """The program uses a construct that is not modelled; the caller must not change it."""
 
 
 class Range(tuple[str, int, int]):

@@ -34,7 +34,7 @@ _SEVEREST_FIRST: tuple[Severity, ...] = ("critical", "warning", "info")
 
 
 class ExpertNote(NamedTuple):
-    """A brief on one bottleneck, for whoever writes a rewrite."""
+    """A brief on one bottleneck, for the author of a rewrite."""
 
     id: str
     title: str

@@ -44,7 +44,7 @@ EXACT_KINDS: tuple[CaseKind, ...] = ("exact", "exact_positive")
 """Tried in this order; the second has no zero to divide by and nothing negative."""
 
 DOMAIN_KINDS: tuple[CaseKind, ...] = ("signed", "positive", "scaled")
-"""Likewise; the first on which the baseline stays finite says where the baseline is at home."""
+"""Likewise; the first on which the baseline is finite settles the range of the others."""
 
 FLOATING_KINDS: tuple[CaseKind, ...] = ("large", "infinite", "structured", "tiny")
 """Further sets for floating inputs, in order of what they show. `infinite` has infinities at a few
@@ -121,7 +121,7 @@ class CaseDraw(NamedTuple):
     kind: CaseKind
     seed: int
     signed: bool = True
-    """Whether the baseline is at home on zeros and negative values."""
+    """Whether the baseline stays finite on zeros and negative values."""
     touches: InputSet | None = None
     """What `exact_touched` changes a few elements of."""
     kept: frozenset[int] = frozenset()

@@ -301,7 +301,7 @@ class OracleBuilder:
         return [] if made is None else [made]
 
     def _draws(self, seed: int, exact: Reference, found: list[Reference]) -> Iterator[CaseDraw]:
-        """What to try, in order; `found` grows meanwhile and says where the baseline is at home."""
+        """What to try, in order; `found` grows meanwhile and shows where the baseline is finite."""
         if not self._floating:
             yield from (CaseDraw(kind, seed) for kind in INTEGER_KINDS)
             return

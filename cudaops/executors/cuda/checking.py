@@ -469,7 +469,7 @@ class CheckReport(NamedTuple):
 
 
 class CpuCheck(NamedTuple):
-    """What the processor is asked to look at."""
+    """A launch to check on the processor."""
 
     level: Level
     seconds: float

@@ -63,7 +63,7 @@ MOST_LOADED_AGAIN_BYTES = 1 << 30
 
 
 class ProfiledPlan(NamedTuple):
-    """A plan as the runner is told, and where."""
+    """A plan as sent to the runner, and its folder."""
 
     compiled: Compiled
     workload: Workload

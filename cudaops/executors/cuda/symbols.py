@@ -69,7 +69,7 @@ class Image(NamedTuple):
 
 
 class UnknownEntry(Exception):
-    """No one symbol can be said to be this entry."""
+    """No symbol, or several, match this entry."""
 
 
 def read_image(path: Path) -> Image:

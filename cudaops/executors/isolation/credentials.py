@@ -1,4 +1,4 @@
-"""Whose name a child goes by: an account of its own where this process may give it one."""
+"""The account of a child: one of its own where this process may switch accounts."""
 
 from __future__ import annotations
 

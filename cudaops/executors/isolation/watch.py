@@ -1,4 +1,4 @@
-"""What a child and everything it started hold of the machine, looked at while it runs."""
+"""Resources that a child and its descendants use, sampled while it runs."""
 
 from __future__ import annotations
 

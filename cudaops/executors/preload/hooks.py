@@ -1,4 +1,4 @@
-"""What every library for LD_PRELOAD is made of, and where one can be used."""
+"""Parts of every LD_PRELOAD library, and where one can be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stands in front of nvcc and the host's compilers while an author's build runs.
+"""Wrapper of nvcc and the host compilers while an author's build runs.
 
 Says what was asked of which compiler, and has it done: for a GPU by the same command for that GPU
 alone, for a processor by g++ with cudaops' own headers and runtime. Runs confined, in the copy of

@@ -139,7 +139,7 @@ class KernelVariable:
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """All of it, in the order of the text; device functions stand where they are called."""
+    """All of it, in the order of the text; device functions at their calls."""
 
     parameters: tuple[TypedParameter, ...]
     accesses: tuple[Access, ...]

@@ -88,7 +88,7 @@ class _Series:
 
 
 class HostTimes:
-    """What the host's clock says of every side and of the kernel that does nothing."""
+    """Host-clock times of every side and of an empty kernel."""
 
     def __init__(
         self,

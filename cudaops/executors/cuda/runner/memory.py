@@ -50,7 +50,7 @@ class Region(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What stands somewhere before a launch: a file, or one byte throughout."""
+    """Memory contents before a launch: a file, or one byte throughout."""
 
     file: Path | None = None
     fill: int = 0

@@ -1,4 +1,4 @@
-"""From a task to its reply, and the loop that does so until the parent goes away."""
+"""From a task to its reply, in a loop until the parent ends."""
 
 from __future__ import annotations
 

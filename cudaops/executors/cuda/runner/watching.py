@@ -1,4 +1,4 @@
-"""What timed launches wrote: read after a sample, outside of its events, and each result kept once.
+"""Results of timed launches: read after a sample, outside of its events, each distinct one once.
 
 Two results are the same only where every byte is: they are compared with what was kept, not with a
 hash of it, so nothing can be made to look alike. The runner holds no reference; whether a result is
