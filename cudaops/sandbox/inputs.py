@@ -44,7 +44,7 @@ EXACT_KINDS: tuple[CaseKind, ...] = ("exact", "exact_positive")
 """Tried in this order; the second has no zero to divide by and nothing negative."""
 
 DOMAIN_KINDS: tuple[CaseKind, ...] = ("signed", "positive", "scaled")
-"""Likewise; the first on which the baseline is finite settles the range of the others."""
+"""Likewise; the first on which the baseline is finite determines the baseline's domain."""
 
 FLOATING_KINDS: tuple[CaseKind, ...] = ("large", "infinite", "structured", "tiny")
 """Further sets for floating inputs, in order of what they show. `infinite` has infinities at a few
