@@ -61,7 +61,6 @@ class CertifiedRun(NamedTuple):
 class Decided(NamedTuple):
     """One rewrite that was not rejected, with all that led there."""
 
-    rewrite: Rewrite
     evaluation: Evaluation
     judgement: Judgement
     iteration: int
@@ -73,7 +72,6 @@ class Decided(NamedTuple):
         if not incumbent:
             return None
         return cls(
-            Rewrite.model_validate(incumbent["rewrite"]),
             Evaluation.model_validate(incumbent["evaluation"]),
             Judgement.model_validate(incumbent["judgement"]),
             incumbent["iteration"],

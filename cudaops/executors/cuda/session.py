@@ -183,8 +183,8 @@ class RunnerSession:
     def request(self, task: Task, timeout_s: float) -> Reply | Misbehaved:
         """Have a task done; `timeout_s` counts from when the GPU is ours.
 
-        Never returns Fault or Refused: what the launched code did wrong is Misbehaved, what the
-        runner cannot do raises SandboxUnavailable, and a GPU that cannot be opened
+        Never returns FaultReply or RefusedReply: what the launched code did wrong is Misbehaved,
+        what the runner cannot do raises SandboxUnavailable, and a GPU that cannot be opened
         PrerequisiteError.
         """
         asked = time.monotonic()
@@ -439,7 +439,7 @@ def task_command(
 ) -> tuple[list[str], dict[str, str]]:
     """Command line and environment that do one task from a file, for a tool that wraps a process.
 
-    Exit code 0 also where the reply is a Fault, 3 where it is Refused. The environment is the whole
+    Exit code 0 also with a FaultReply, 3 with a RefusedReply. The environment is the whole
     one; whoever runs it holds `gpu_lock`.
     """
     argv = runner_argv(driver, device_index)

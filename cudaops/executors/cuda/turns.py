@@ -26,7 +26,7 @@ READY, GO, NO, OVER = "ready", "go", "no", "over"
 def in_turn(folder: Path | None) -> Iterator[None]:
     """The runner's side: what happens in here happens alone on the GPU. None: it is already.
 
-    Raises Refusal where the GPU was not to be had.
+    Raises TaskRefused where the GPU was not to be had.
     """
     if folder is None:
         yield

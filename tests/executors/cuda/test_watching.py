@@ -254,7 +254,7 @@ def test_one_pair_of_a_block_is_looked_at_where_results_are_large(
     gpu: ScriptedGpu, tmp_path: Path
 ) -> None:
     def looks(size_bytes: int, seed: int) -> frozenset[int]:
-        region = Region(0, size_bytes, "b", 0, False)
+        region = Region(0, size_bytes, "b", 0)
         watch = OutputWatch(folder=str(tmp_path / "large"), seed=seed)
         return Watcher(gpu, TaskMemory(gpu), watch, {1: region}, 2).looks(8)
 

@@ -5,7 +5,7 @@
 
 DRIVER is `nvidia`, or `package.module:Class`, a class that implements `Driver`. Standard
 output and error belong to what the kernels print. The first line over the pipe is a ProbeReply, or
-Refused where no GPU could be opened. Exit codes: 0, also where the reply is a Fault; 3 for Refused.
+RefusedReply where no GPU could be opened. Exit code: 3 with a RefusedReply, else 0.
 """
 
 from __future__ import annotations

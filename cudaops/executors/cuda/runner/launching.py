@@ -42,7 +42,7 @@ class LoadedSide:
     """A module and its launches. Unload it after its memory was given back, or before: either."""
 
     def __init__(self, driver: Driver, side: Side) -> None:
-        """Load the module. Raises Refusal where it cannot be loaded."""
+        """Load the module. Raises TaskRefused where it cannot be loaded."""
         self.driver = driver
         self.side = side
         self.shown = ", ".join(dict.fromkeys(p.kernel.shown for p in side.launches))
@@ -87,7 +87,7 @@ class LoadedSide:
             self.launch(index)
 
     def variable(self, symbol: str, size_bytes: int | None = None) -> tuple[int, int]:
-        """Address and size of a device variable. Raises Refusal where it is not as expected."""
+        """Address and size of a device variable. Raises TaskRefused where it is not as expected."""
         try:
             address, found = self.driver.variable(self.module, symbol)
         except DriverError as problem:

@@ -46,7 +46,6 @@ class Region(NamedTuple):
     """As messages name it: `allocation b`."""
     base: int
     """First byte of the guard before it."""
-    guarded: bool
 
 
 class Content(NamedTuple):
@@ -59,7 +58,7 @@ class Content(NamedTuple):
 class TaskMemory:
     """Everything that one task allocates; gives it all back at the end.
 
-    Raises Refusal where a file is not what the task says, DriverError as the driver does.
+    Raises TaskRefused where a file is not what the task says, DriverError as the driver does.
     """
 
     _small: ClassVar[bytearray] = bytearray()
@@ -108,7 +107,7 @@ class TaskMemory:
         self._bases.append(allocated)
         self.size_bytes += taken
         base = allocated + self._shift
-        region = Region(base + band, size_bytes, shown, base, guards)
+        region = Region(base + band, size_bytes, shown, base)
         if guards:
             self._driver.write(base, GUARD)
             self._driver.write(region.address + size_bytes, GUARD)
@@ -348,7 +347,7 @@ class _File(NamedTuple):
     path: Path
 
     def read(self, offset: int, into: memoryview) -> None:
-        """Fill this memory from there on. Raises Refusal."""
+        """Fill this memory from there on. Raises TaskRefused."""
         while into:
             try:
                 done = os.preadv(self.descriptor, [into], offset)
@@ -363,7 +362,7 @@ class _File(NamedTuple):
 
 @contextlib.contextmanager
 def _opened(path: Path, size_bytes: int) -> Iterator[_File]:
-    """A file of this size. Raises Refusal."""
+    """A file of this size. Raises TaskRefused."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as problem:

@@ -194,7 +194,7 @@ def _move(
 
 
 def content_of(buffer: Buffer) -> Content:
-    """What a buffer holds before a launch. Raises Refusal where the task does not say it."""
+    """What a buffer holds before a launch. Raises TaskRefused where the task does not say it."""
     if (buffer.file is None) == (buffer.fill is None):
         raise TaskRefused(f"buffer {buffer.index} needs either a file or a byte", "report it")
     if buffer.file is not None:

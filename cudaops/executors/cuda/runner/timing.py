@@ -123,8 +123,8 @@ def measure(
     clock: Clock = time.perf_counter,
     kept: StateCache | None = None,
 ) -> MeasureReply:
-    """Take the task's times. `kept` takes what the task wants kept. Raises KernelFault, Refusal or
-    DriverError."""
+    """Take the task's times. `kept` takes what the task wants kept. Raises KernelFault,
+    TaskRefused or DriverError."""
     if not task.sides:
         raise TaskRefused("there is nothing to time in the task", "report it")
     started = clock()
