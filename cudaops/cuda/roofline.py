@@ -137,12 +137,8 @@ def _thread_count(profile: Profile, operation: str) -> float | None:
     total = profile.get(stem)
     if total is not None:
         return total
-    rate, cycles = profile.get(stem + ".per_cycle_elapsed"), _elapsed_cycles(profile)
+    rate, cycles = profile.get(stem + ".per_cycle_elapsed"), profile.get(ncu.SMSP_CYCLES_ELAPSED)
     return None if rate is None or cycles is None else rate * cycles
-
-
-def _elapsed_cycles(profile: Profile) -> float | None:
-    return profile.get(ncu.SMSP_CYCLES_ELAPSED)
 
 
 def _sum(profile: Profile, *names: str) -> float | None:

@@ -323,7 +323,7 @@ def host_code_apart(text: str, name: str) -> str:
     """A CUDA text with its host code, and includes of PyTorch's headers, where only a whole build
     sees them. Raises InputError where device code needs those headers."""
     facts = outline(byte_text(text))
-    spans = [_line(facts, d) for d in facts.lexed.directives if _is_torch_include(facts, d)]
+    spans = [(d.start, d.end) for d in facts.lexed.directives if _is_torch_include(facts, d)]
     for item in facts.items:
         names = _torch_names(facts, item)
         if is_device_side(item) and not (names and item.kind in ("type", "other", "variable")):
@@ -351,10 +351,6 @@ def _is_torch_include(facts: Outline, directive: Directive) -> bool:
         and written is not None
         and _TORCH_HEADER.match(written[1]) is not None
     )
-
-
-def _line(facts: Outline, directive: Directive) -> tuple[int, int]:
-    return directive.start, directive.end
 
 
 def _torch_names(facts: Outline, item: Declaration) -> list[str]:

@@ -151,7 +151,8 @@ def build_case(workload: Workload, draw: CaseDraw, folder: Path, poison: int) ->
         elif draw.kind == "captured" or allocation.index in draw.kept:
             continue
         elif _varies(allocation, integers):
-            source = captured if draw.touches is None else _source(draw.touches, allocation)
+            touched = contents if draw.touches is None else draw.touches.contents
+            source = Path(touched[allocation.index])
             path = folder / f"in_{allocation.index}.bin"
             if allocation.fields:
                 draw_fields(path, source, allocation, _by_field(draw, generator))
@@ -218,10 +219,6 @@ def _by_field(
         return drawn(draw, field.element, values, generator)
 
     return one
-
-
-def _source(inputs: InputSet, allocation: Allocation) -> Path:
-    return Path(inputs.contents[allocation.index])
 
 
 def drawn(draw: CaseDraw, element: Element, source: Array, generator: np.random.Generator) -> Array:
