@@ -61,6 +61,7 @@ class CertifiedRun(NamedTuple):
 class Decided(NamedTuple):
     """One rewrite that was not rejected, with all that led there."""
 
+    rewrite: Rewrite
     evaluation: Evaluation
     judgement: Judgement
     iteration: int
@@ -72,6 +73,7 @@ class Decided(NamedTuple):
         if not incumbent:
             return None
         return cls(
+            Rewrite.model_validate(incumbent["rewrite"]),
             Evaluation.model_validate(incumbent["evaluation"]),
             Judgement.model_validate(incumbent["judgement"]),
             incumbent["iteration"],

@@ -170,7 +170,7 @@ def _judged(
     speedup = compare_speedups(certificate, bench.executor.device, judgement)
     result, reason = _result(judgement, anchors, speedup)
     events.emit("sandbox", "sandbox", "finished", f"{result}: {reason}")
-    decided = Decided(evaluation, judgement, certificate.candidate.iteration)
+    decided = Decided(rewrite, evaluation, judgement, certificate.candidate.iteration)
     confirmation = Confirmation(
         run_id=certificate.run_id,
         date=utc_now(),

@@ -38,7 +38,7 @@ def standin_program(cache: Path, program: Program, recorded: bool) -> Executable
         built = build_program(cache, program)
     if isinstance(built, CompileFailed):
         return built
-    return Executable(built.executable)
+    return Executable(built.executable, built.command, built.seconds, built.cached)
 
 
 def _recorder_object(cache: Path) -> Path:

@@ -193,12 +193,13 @@ class GpuBuilder:
             done = _run(command, folder)
             if done.exit_code != 0:
                 return _refused(done, program, None, folder)
-            return {}
+            return {"command": " ".join(["nvcc", *command[1:]])}
 
         built = make_once(entry, files, make)
         if isinstance(built, CompileFailed):
             return built
-        return Executable(entry.folder / PROGRAM)
+        command_line = str(built.facts["command"])
+        return Executable(entry.folder / PROGRAM, command_line, built.seconds, built.cached)
 
     def _application(self, application: Application, recorded: bool) -> Executable:
         """The author's program as it is, and what is loaded into it."""
@@ -210,7 +211,7 @@ class GpuBuilder:
             raise InputError(f"the program that launches the kernels is not there: {path}")
         libraries = (path, *sorted(path.parent.glob("*.so*")))
         needs = interpreter(path) if application.is_interpreter else libraries
-        return Executable(path, needs=needs, preload=preload)
+        return Executable(path, path.name, 0.0, True, needs=needs, preload=preload)
 
     def _project(self, program: Program, recorded: bool) -> Executable | CompileFailed:
         texts = {f.path: f.text for f in program.files}
@@ -226,7 +227,9 @@ class GpuBuilder:
         assert program.build is not None
         build, folder = program.build, made.entry.folder
         path = folder / build.executable if build.executable else Path(build.interpreter)
-        return Executable(path, folder, arguments=build.arguments)
+        return Executable(
+            path, build.command, made.seconds, made.cached, folder, arguments=build.arguments
+        )
 
 
 def project_tools(cache: Path, sm_arch: str, *, recorded: bool) -> Tools:

@@ -48,6 +48,9 @@ class Executable(NamedTuple):
     """A whole program that was built."""
 
     path: Path
+    command: str
+    seconds: float
+    cached: bool
     tree: Path | None = None
     """The folder of an author's build, with what else it made at its place. A program that lies
     elsewhere is an interpreter, and is run there rather than where the author is."""

@@ -66,7 +66,7 @@ class DoubledRuntime(StandInPrograms):
         if not made.is_file():
             done = nvcc_build(program, self.cache, DATA / "recorder" / "runtime_double.cpp")
             assert done.returncode == 0, done.stderr
-        return Executable(made)
+        return Executable(made, "nvcc", 0.0, False)
 
 
 @pytest.fixture(scope="module")
