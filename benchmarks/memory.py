@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from cudaops.domain.memory import KernelKey, MemoryEntry
 from cudaops.memory.run_memory import RunMemory
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 
 KERNELS, RESULTS, REPEATS = 200, 12, 9
 
@@ -47,7 +47,7 @@ def _median_ms(work: Callable[[int], object]) -> float:
 def main() -> None:
     """Print both times."""
     with tempfile.TemporaryDirectory() as folder:
-        memory = Memory(Path(folder))
+        memory = MemoryStore(Path(folder))
         for kernel in range(KERNELS):
             for result in range(RESULTS):
                 memory.record(_key(kernel), _entry(result))

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cudaops.domain.memory import KernelKey
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from cudaops.memory.texts import document
 from tests.memory.made import KEY, entry
 
@@ -38,7 +38,7 @@ def cudaops(
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A working folder with two kernels in its memory."""
-    memory = Memory(tmp_path / "memory")
+    memory = MemoryStore(tmp_path / "memory")
     memory.record(KEY, entry(1, outcome="accepted", speedup=3.25, time_source="cuda_event"))
     memory.record(KEY, entry(2, outcome="rejected"))
     memory.record(OTHER, entry(3, family="coalescing", subtype="dram_bandwidth"))
@@ -70,7 +70,7 @@ def test_list_and_path(folder: Path) -> None:
 
 
 def test_show_by_name_structure_or_label(folder: Path) -> None:
-    text = document(Memory(folder / "memory").recall(KEY)) + "\n"
+    text = document(MemoryStore(folder / "memory").recall(KEY)) + "\n"
     assert "| 3.25x cuda_event |" in text
     for word in ("naive_matmul", "0123", "naive_matmul-0123456789abcdef-sm_86"):
         done = cudaops("show", word, cwd=folder)
@@ -81,7 +81,7 @@ def test_show_by_name_structure_or_label(folder: Path) -> None:
 
 
 def test_no_control_character_reaches_the_terminal(folder: Path) -> None:
-    Memory(folder / "memory").note(KEY, "\x1b[31mred\x07")
+    MemoryStore(folder / "memory").note(KEY, "\x1b[31mred\x07")
     assert "\x1b" not in cudaops("show", "naive_matmul", cwd=folder).stdout
 
 
@@ -107,7 +107,7 @@ def test_wrong_input_is_one_line_and_exit_2(folder: Path, arguments: list[str], 
 
 def test_a_name_that_is_several_kernels(folder: Path) -> None:
     there = KEY.model_copy(update={"device_class": "sm_90"})
-    Memory(folder / "memory").record(there, entry(1))
+    MemoryStore(folder / "memory").record(there, entry(1))
     done = cudaops("note", "naive_matmul", "x", cwd=folder)
     assert done.returncode == 2
     assert "naive_matmul is several; name one: naive_matmul-0123456789abcdef-sm_86" in done.stderr
@@ -119,10 +119,10 @@ def test_a_name_that_is_several_kernels(folder: Path) -> None:
 def test_a_note_is_kept(folder: Path) -> None:
     done = cudaops("note", "transpose", "the width is odd", cwd=folder)
     assert done.returncode == 0, done.stderr
-    assert Memory(folder / "memory").recall(OTHER).notes == "the width is odd"
+    assert MemoryStore(folder / "memory").recall(OTHER).notes == "the width is odd"
     done = cudaops("forget", "transpose", "--notes", cwd=folder)
     assert done.stdout == "forgot 1 note of transpose\n"
-    known = Memory(folder / "memory").recall(OTHER)
+    known = MemoryStore(folder / "memory").recall(OTHER)
     assert (known.notes, len(known.entries)) == ("", 1)
 
 
@@ -130,16 +130,16 @@ def test_forget_asks_first(folder: Path) -> None:
     done = cudaops("forget", "transpose", cwd=folder, input="n\n")
     assert done.returncode == 130
     assert "forget transpose on sm_90, notes included?" in done.stdout
-    assert len(Memory(folder / "memory").kernels()) == 2
+    assert len(MemoryStore(folder / "memory").kernels()) == 2
     done = cudaops("forget", "transpose", cwd=folder, input="y\n")
     assert done.returncode == 0
     assert done.stdout.endswith("forgot 1 kernel\n")
     done = cudaops("forget", "naive_matmul", "--source", entry(2).source_id, cwd=folder)
     assert done.stdout == "forgot 1 line of naive_matmul\n"
-    assert len(Memory(folder / "memory").recall(KEY).entries) == 1
+    assert len(MemoryStore(folder / "memory").recall(KEY).entries) == 1
     done = cudaops("forget", "--all", "--yes", cwd=folder)
     assert done.stdout == "forgot 1 kernel\n"
-    assert Memory(folder / "memory").kernels() == ()
+    assert MemoryStore(folder / "memory").kernels() == ()
 
 
 def test_patterns(folder: Path) -> None:

@@ -95,7 +95,7 @@ class ModelDeveloper:
     brief: Callable[[RunView], Briefing]
     """What prompts are made of, with all that does not change in a run filled in."""
     beside: Callable[[str], str]
-    """A rewrite's text as it stands beside the author's program."""
+    """A rewrite's text as it is beside the author's program."""
     say: Callable[[str], None]
 
     async def plan(self, view: RunView, wanted: int, scope: str) -> Plan:

@@ -40,7 +40,7 @@ State = Literal["signed", "unsigned", "altered"]
 
 
 class Envelope(NamedTuple):
-    """What a file says, and what is to be thought of its signature."""
+    """A signed file's content, and whether its signature is valid."""
 
     format: str
     record: Record

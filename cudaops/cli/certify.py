@@ -58,7 +58,7 @@ def check(
     envelope = open_envelope(data, str(file))
     settings = load_settings()
     own = _own_fingerprint(settings)
-    # Only the default place says whose key it is: the variable may stand in a folder's .env.
+    # Only the default place says whose key it is: the variable may be in a folder's .env.
     whose = f"the key that {VARIABLE} names" if settings.signing_key else "this machine's key"
     known = None if own is None else KnownKey(own, whose)
     items = check_envelope(envelope, file.absolute().parent, wanted=wanted, known=known)
@@ -82,7 +82,7 @@ def show_key() -> None:
 
 
 class ConfirmOptions(ExecutorOptions, TrustOptions):
-    """What `confirm` may be asked for; the rest is the run's own."""
+    """Options of `confirm`; the rest is from the run."""
 
 
 @with_options

@@ -1,4 +1,4 @@
-"""The commands of `cudaops`: parse, hand over, print, exit code. What they do stands elsewhere."""
+"""The commands of `cudaops`: parse, hand over, print, exit code. What they do is elsewhere."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ REPORT_SUFFIXES = (".csv", ".ncu-rep")
 
 
 class RunCommand(OptimizeOptions, ReviewOptions):
-    """What `run` may be asked for."""
+    """Options of `run`."""
 
 
 @with_options
@@ -144,7 +144,7 @@ def resume(
 
 
 class ApplyOptions(ExecutorOptions, TrustOptions):
-    """What `apply --check` may be asked for; the rest is the run's own."""
+    """Options of `apply --check`; the rest is from the run."""
 
 
 @with_options

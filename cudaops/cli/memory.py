@@ -11,7 +11,7 @@ import typer
 from cudaops.domain.memory import KernelKey
 from cudaops.errors import InputError
 from cudaops.memory.results import KernelMemory
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from cudaops.memory.texts import document, pattern_line
 from cudaops.reports.quantities import one_line
 from cudaops.settings import load_settings
@@ -138,14 +138,14 @@ def path() -> None:
     typer.echo(_memory().folder)
 
 
-def _memory() -> Memory:
+def _memory() -> MemoryStore:
     folder = load_settings().memory_folder
     if folder is None:
         raise InputError("memory is switched off: CUDAOPS_MEMORY is off")
-    return Memory(folder.absolute())
+    return MemoryStore(folder.absolute())
 
 
-def _found(memory: Memory, kernel: str) -> Sequence[KernelMemory]:
+def _found(memory: MemoryStore, kernel: str) -> Sequence[KernelMemory]:
     """Kernels that a user's word stands for. Raises InputError where there is none."""
     known = memory.kernels()
     for matches in (
@@ -158,7 +158,7 @@ def _found(memory: Memory, kernel: str) -> Sequence[KernelMemory]:
     raise InputError(f"no kernel {one_line(kernel, 80)} has results; known: {names}")
 
 
-def _one(memory: Memory, kernel: str) -> KernelKey:
+def _one(memory: MemoryStore, kernel: str) -> KernelKey:
     found = _found(memory, kernel)
     if len(found) > 1:
         names = ", ".join(one_line(_label(m.key)) for m in found)

@@ -1,4 +1,4 @@
-"""How options stand on the command line: those of a run from their one declaration, and those of
+"""Options of the command line: those of a run from their one declaration, and those of
 the commands' own."""
 
 from __future__ import annotations

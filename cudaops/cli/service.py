@@ -1,4 +1,4 @@
-"""`cudaops serve`, `cudaops token` and `cudaops worker`: the service, who may ask it, who works."""
+"""`cudaops serve`, `cudaops token` and `cudaops worker`: the service, its tokens, its workers."""
 
 from __future__ import annotations
 

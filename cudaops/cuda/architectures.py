@@ -37,8 +37,6 @@ class Architecture:
     lsu_lanes_per_sm: int | None = None
     """Threads whose load or store addresses the load/store units take a cycle: 32 lets one warp
     instruction through a cycle, 16 one every second cycle."""
-    l1_bytes_per_clk_per_sm: int | None = None
-    """Width of the L1/shared data path: one wavefront a cycle."""
     max_warps_per_sm: int
     max_blocks_per_sm: int
     max_threads_per_sm: int
@@ -109,7 +107,7 @@ SM_75 = Architecture(
 SM_80 = Architecture(
     compute_capability=(8, 0), sm_arch="sm_80", schedulers_per_sm=4,
     fp32_lanes_per_sm=64, fp64_lanes_per_sm=32, int32_lanes_per_sm=64, sfu_lanes_per_sm=16,
-    lsu_lanes_per_sm=32, l1_bytes_per_clk_per_sm=128,
+    lsu_lanes_per_sm=32,
     max_warps_per_sm=64, max_blocks_per_sm=32, max_threads_per_sm=2048,
     l1_shared_bytes_per_sm=192 * _KB, shared_bytes_per_sm=164 * _KB,
     shared_bytes_per_block_optin=163 * _KB,
@@ -120,7 +118,7 @@ SM_80 = Architecture(
 SM_86 = Architecture(
     compute_capability=(8, 6), sm_arch="sm_86", schedulers_per_sm=4,
     fp32_lanes_per_sm=128, fp64_lanes_per_sm=2, int32_lanes_per_sm=64, sfu_lanes_per_sm=16,
-    lsu_lanes_per_sm=16, l1_bytes_per_clk_per_sm=128,
+    lsu_lanes_per_sm=16,
     max_warps_per_sm=48, max_blocks_per_sm=16, max_threads_per_sm=1536,
     l1_shared_bytes_per_sm=128 * _KB, shared_bytes_per_sm=100 * _KB,
     shared_bytes_per_block_optin=99 * _KB,
@@ -133,7 +131,7 @@ SM_86 = Architecture(
 SM_89 = Architecture(
     compute_capability=(8, 9), sm_arch="sm_89", schedulers_per_sm=4,
     fp32_lanes_per_sm=128, fp64_lanes_per_sm=2, int32_lanes_per_sm=64, sfu_lanes_per_sm=16,
-    lsu_lanes_per_sm=16, l1_bytes_per_clk_per_sm=128,
+    lsu_lanes_per_sm=16,
     max_warps_per_sm=48, max_blocks_per_sm=24, max_threads_per_sm=1536,
     l1_shared_bytes_per_sm=128 * _KB, shared_bytes_per_sm=100 * _KB,
     shared_bytes_per_block_optin=99 * _KB,
@@ -144,7 +142,7 @@ SM_89 = Architecture(
 SM_90 = Architecture(
     compute_capability=(9, 0), sm_arch="sm_90", schedulers_per_sm=4,
     fp32_lanes_per_sm=128, fp64_lanes_per_sm=64, int32_lanes_per_sm=64, sfu_lanes_per_sm=16,
-    lsu_lanes_per_sm=32, l1_bytes_per_clk_per_sm=128,
+    lsu_lanes_per_sm=32,
     max_warps_per_sm=64, max_blocks_per_sm=32, max_threads_per_sm=2048,
     l1_shared_bytes_per_sm=256 * _KB, shared_bytes_per_sm=228 * _KB,
     shared_bytes_per_block_optin=227 * _KB,
@@ -211,7 +209,7 @@ class Microarchitecture:
     """Dependent DADD, DMUL, DFMA, issue to issue, where the chip has a full FP64 pipe. Measured:
     H200, 8.3 (`_H200`); assumed elsewhere."""
     branch_latency: float = 17.0
-    """From a branch back to a loop's top to what stands there, of one warp. Measured: H200, driver
+    """From a branch back to a loop's top to what is there, of one warp. Measured: H200, driver
     580.159.04, 2026-11-30: a loop that nvcc 13.0 does not unroll (12 instructions of SASS, 22
     cycles of them in a row, of which one thread goes round 16,384 times) takes 39.7 cycles a turn;
     assumed elsewhere."""

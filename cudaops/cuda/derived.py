@@ -15,7 +15,7 @@ from cudaops.domain.profile import Profile, Roofline
 
 
 class Fact(NamedTuple):
-    """A number with what it is called."""
+    """A number with its unit and label."""
 
     value: float
     unit: str

@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal, NamedTuple
 
@@ -155,12 +155,7 @@ class Gpu:
     name: str
     uuid: str | None
     bus_id: str | None
-    count: int | None
-    """GPUs in the system, answering or not."""
     driver_version: str | None
-    compute_capability: tuple[int, int] | None
-    memory_total_mib: int | None
-    memory_used_mib: int | None
     sm_clock_mhz: int | None
     max_sm_clock_mhz: int | None
     temperature_c: int | None
@@ -175,13 +170,6 @@ class Gpu:
     remap_failed: bool | None
     clock_reasons: int | None
     """Bits of `CLOCK_REASONS`; 0: nothing holds the clocks down."""
-    absent: Mapping[str, str] = field(default_factory=dict)
-    """Field to what was printed instead of a value: `[N/A]`, `[GPU requires reset]`."""
-
-    @property
-    def needs_reset(self) -> bool:
-        """The GPU itself says that nothing runs on it before a reset."""
-        return any("requires reset" in text.lower() for text in self.absent.values())
 
 
 class ComputeApp(NamedTuple):
@@ -195,13 +183,11 @@ class ComputeApp(NamedTuple):
 
 
 class DriverAnswer(NamedTuple):
-    """The GPUs that answered, and what was said about those that did not."""
+    """The GPUs that answered, and the failure of those that did not."""
 
     gpus: tuple[Gpu, ...]
     failure: NvidiaSmiFailure | None = None
     """Of a GPU that did not answer, beside others that did."""
-    unread: tuple[str, ...] = ()
-    """Lines that are neither a row nor a known message."""
 
 
 CLOCK_REASONS: Mapping[int, str] = MappingProxyType({
@@ -231,11 +217,6 @@ def _hexadecimal(text: str) -> int | None:
     return int(text, 16) if re.fullmatch(r"0x[0-9A-Fa-f]{16}", text) else None
 
 
-def _capability(text: str) -> tuple[int, int] | None:
-    found = re.fullmatch(r"([0-9]{1,2})\.([0-9])", text)
-    return (int(found[1]), int(found[2])) if found else None
-
-
 def _switch(text: str) -> bool | None:
     words = {"enabled": True, "disabled": False, "yes": True, "no": False, "1": True, "0": False}
     return words.get(text.lower())
@@ -252,11 +233,7 @@ GPU_FIELDS: Mapping[str, _Field] = MappingProxyType({
     "index": _Field("index", _integer),
     "name": _Field("name", _word),
     "uuid": _Field("uuid", _matching(r"(GPU|MIG)-[0-9A-Fa-f/-]{8,80}")),
-    "count": _Field("count", _integer),
     "driver_version": _Field("driver_version", _matching(r"[0-9]{2,4}(\.[0-9]{1,4}){1,3}")),
-    "compute_cap": _Field("compute_capability", _capability),
-    "memory.total": _Field("memory_total_mib", _integer),
-    "memory.used": _Field("memory_used_mib", _integer),
     "clocks.current.sm": _Field("sm_clock_mhz", _integer),
     "clocks.max.sm": _Field("max_sm_clock_mhz", _integer),
     "temperature.gpu": _Field("temperature_c", _integer),
@@ -321,17 +298,14 @@ def parse_gpus(
     Raises NvidiaSmiFailure where there is no row to read.
     """
     gpus: list[Gpu] = []
-    unread: list[str] = []
     for line in stdout.splitlines(keepends=True):
         gpu = _gpu_row(line, fields)
         if gpu is not None and all(gpu.index != other.index for other in gpus):
             gpus.append(gpu)
-        elif line.strip() and failure_in(line) is None:
-            unread.append(line.strip())
     failure = failure_in(f"{stdout}\n{stderr}", 0 if gpus else exit_code)
     if not gpus:
         raise failure or NvidiaSmiFailure.unreadable(stdout + stderr, exit_code)
-    return DriverAnswer(tuple(gpus), failure, tuple(unread))
+    return DriverAnswer(tuple(gpus), failure)
 
 
 def parse_apps(text: str) -> tuple[ComputeApp, ...]:
@@ -360,17 +334,13 @@ def _gpu_row(line: str, fields: Sequence[str]) -> Gpu | None:
     if not line.endswith("\n") or len(cells) != len(fields):
         return None
     values: dict[str, object] = dict.fromkeys(f.name for f in dataclasses.fields(Gpu))
-    absent: dict[str, str] = {}
     for name, cell in zip(fields, cells, strict=True):
         value = None if _ABSENT.fullmatch(cell) else GPU_FIELDS[name].read(cell)
         values[GPU_FIELDS[name].attribute] = value
-        if value is None:
-            absent[name] = cell
     if values["index"] is None or values["name"] is None:
         return None
     if fields[-1] == "pci.bus_id" and values["bus_id"] is None:
         return None
-    values["absent"] = MappingProxyType(absent)
     return Gpu(**values)  # type: ignore[arg-type]
 
 

@@ -40,7 +40,7 @@ _SCALED = {"%", "us", "hz", "byte", "byte/s", "byte/block", "byte/sector", "byte
 
 
 class Scale(NamedTuple):
-    """What a printed unit stands for."""
+    """Unit and factor of a printed unit."""
 
     unit: str
     factor: float
@@ -413,7 +413,7 @@ than those that move bytes; devices of one capability lie 15 % and more apart, o
 
 
 class Likely(NamedTuple):
-    """Devices that nothing in the page speaks against, and by what they were told."""
+    """Devices that agree with the page, and the values that identify them."""
 
     devices: tuple[Device, ...]
     signs: str

@@ -1,4 +1,4 @@
-"""Why ncu could not profile, told from what it printed; what helps; and the profile that is left.
+"""Why ncu could not profile, from its output; the remedy; and the profile that is left.
 
 Texts are those ncu 2022 to 2026 print, as their users have reported them; what ncu only warns of
 (metrics a chip does not have, `ctc__*` on an H200) is no failure.
@@ -214,7 +214,7 @@ def compiled_metrics(
         }
         grid = known.get(ncu.GRID_SIZE)
         if grid is not None and held.blocks_per_sm > 0:
-            values[ncu.WAVES] = waves(device, int(grid.value), held.blocks_per_sm).waves
+            values[ncu.WAVES] = waves(device, int(grid.value), held.blocks_per_sm)
     return {name: _metric(name, value, "ptxas") for name, value in values.items()}
 
 

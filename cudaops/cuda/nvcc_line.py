@@ -29,7 +29,7 @@ _LONG = {
     "debug": "g", "device-debug": "G", "verbose": "v", "profile": "pg", "disable-warnings": "w",
     "run": "run",
 }  # fmt: skip
-"""Long names whose short ones stand in the sets below; others keep their own."""
+"""Long names whose short ones are in the sets below; others keep their own."""
 _VALUED = frozenset({
     "o", "I", "D", "U", "L", "l", "include", "isystem", "arch", "code", "gencode", "ccbin",
     "Xcompiler", "Xlinker", "Xptxas", "Xnvlink", "Xarchive", "Xcudafe", "O", "m", "t", "optf", "MF",
@@ -67,7 +67,7 @@ Option = tuple[str, str | None]
 
 
 class NvccLine(NamedTuple):
-    """What one command asks for. Paths are as written, relative to where it ran."""
+    """Inputs, outputs and flags of one command. Paths are as written, relative to where it ran."""
 
     phase: Phase
     inputs: tuple[str, ...]
@@ -87,7 +87,7 @@ class NvccLine(NamedTuple):
         return source.endswith(".cu") if language is None else language == "cu"
 
     def value(self, name: str) -> str | None:
-        """Of an option, where it stands last; None where it is not given."""
+        """Of an option, where it is last; None where it is not given."""
         return next((v for n, v in reversed(self.options) if n == name), None)
 
     def has(self, name: str) -> bool:

@@ -31,23 +31,6 @@ class Occupancy(NamedTuple):
     """Resident warps over warp slots, 0-100."""
 
 
-class Waves(NamedTuple):
-    """A grid laid over the device."""
-
-    blocks_per_wave: int
-    """Blocks the whole device holds at once."""
-    waves: float
-    """Blocks of the grid over `blocks_per_wave`, as ncu's Waves Per SM."""
-    full_waves: int
-    tail_blocks: int
-    """Blocks of the last, partial wave; 0 where the grid divides evenly."""
-    tail_share: float
-    """Longest share of the run (0-1) that the partial wave may be, all blocks alike: one wave in
-    `full_waves + 1`; 0 without a partial wave."""
-    busy_share: float
-    """Share of block slots in use over all waves, 0-1."""
-
-
 def occupancy(
     device: Architecture,
     block_threads: int,
@@ -96,8 +79,8 @@ def occupancy(
     )
 
 
-def waves(device: Device, grid_blocks: int, blocks_per_sm: int) -> Waves:
-    """How `grid_blocks` fall into waves on the whole device.
+def waves(device: Device, grid_blocks: int, blocks_per_sm: int) -> float:
+    """Blocks of the grid over the blocks that the device holds at once, as ncu's Waves Per SM.
 
     Raises:
         InputError: no blocks, or a block that does not fit on an SM.
@@ -107,17 +90,7 @@ def waves(device: Device, grid_blocks: int, blocks_per_sm: int) -> Waves:
             f"a grid of {grid_blocks} blocks with {blocks_per_sm} a SM cannot run: both must be "
             "at least 1"
         )
-    a_wave = device.sm_count * blocks_per_sm
-    full, tail = divmod(grid_blocks, a_wave)
-    rounds = full + (1 if tail else 0)
-    return Waves(
-        blocks_per_wave=a_wave,
-        waves=grid_blocks / a_wave,
-        full_waves=full,
-        tail_blocks=tail,
-        tail_share=1.0 / rounds if tail else 0.0,
-        busy_share=grid_blocks / (rounds * a_wave),
-    )
+    return grid_blocks / (device.sm_count * blocks_per_sm)
 
 
 def _check(device: Architecture, threads: int, registers: int, smem: int) -> None:

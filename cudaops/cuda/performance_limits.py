@@ -1,4 +1,4 @@
-"""Ends that times and counts show: at the roofline, or as short as a launch."""
+"""Performance limits that times and counts show: the roofline, or the overhead of a launch."""
 
 from __future__ import annotations
 

@@ -69,7 +69,6 @@ class PtxVariable(NamedTuple):
     name: str
     space: str
     """`global` or `const`."""
-    managed: bool
     words: frozenset[str]
     """Names in its initialiser: addresses of functions and of other variables."""
 
@@ -83,7 +82,7 @@ class PtxFunction(NamedTuple):
 
 
 class PtxModule(NamedTuple):
-    """What stands in one PTX text."""
+    """Contents of one PTX text."""
 
     variables: dict[str, PtxVariable]
     functions: dict[str, PtxFunction]
@@ -97,7 +96,7 @@ class PtxModule(NamedTuple):
 
 
 class PtxError(ValueError):
-    """A text that is not the PTX that this reader knows."""
+    """PTX that this reader does not support."""
 
 
 def read_ptx(text: str) -> PtxModule:
@@ -128,7 +127,7 @@ def names_in(operands: str) -> frozenset[str]:
 
 
 def _items(plain: str) -> Iterator[tuple[str, str | None]]:
-    """Declarations and definitions at module scope; a definition with what stands in its braces."""
+    """Declarations and definitions at module scope; a definition with its braces."""
     start = at = 0
     while at < len(plain):
         character = plain[at]
@@ -161,8 +160,7 @@ def _variable(head: str) -> PtxVariable | None:
     found = _VARIABLE.search(declared.strip())
     if found is None:
         return None
-    managed = ".managed" in found["head"]
-    return PtxVariable(found["name"], found["space"], managed, names_in(initial))
+    return PtxVariable(found["name"], found["space"], names_in(initial))
 
 
 def _instructions(body: str) -> Iterator[PtxInstruction]:

@@ -5,7 +5,7 @@
         8 bytes stack frame, 4 bytes spill stores, 4 bytes spill loads
     ptxas info    : Used 128 registers, used 1 barriers, 8192 bytes smem, 380 bytes cmem[0]
 
-A number stands in the answer only where its whole line was understood and stands in its place.
+A number is in the answer only where its whole line was understood and is in its place.
 What ptxas leaves out is None: kernels without static shared memory have no `smem`, and for sm_90
 and newer it never names `cmem` (seen with ptxas 13.0).
 """

@@ -27,9 +27,6 @@ class Floor(NamedTuple):
 
     resource: str
     us: float
-    of_work: bool
-    """True: follows from the work itself. False: from how this kernel does it, so that another
-    kernel for the same work may need less."""
 
 
 def flops(profile: Profile, precision: str) -> float | None:
@@ -55,7 +52,7 @@ def dram_bytes(profile: Profile) -> float | None:
 
 
 def roofline(profile: Profile, device: Device) -> Roofline | None:
-    """Where the launch stands under the device's roofline.
+    """Where the launch is under the device's roofline.
 
     None where single-precision operations or DRAM bytes are unknown, or where the tensor pipe or
     half-precision instructions did work that the peaks of the device table do not cover. Double
@@ -95,28 +92,28 @@ def floors(profile: Profile, device: Device) -> tuple[Floor, ...]:
     """Shortest time each resource allows, longest first; those with unknown use are left out."""
     found: list[Floor] = []
 
-    def add(resource: str, amount: float | None, per_us: float | None, *, of_work: bool) -> None:
+    def add(resource: str, amount: float | None, per_us: float | None) -> None:
         if amount is not None and per_us:
-            found.append(Floor(resource, amount / per_us, of_work))
+            found.append(Floor(resource, amount / per_us))
 
     sm_cycles_per_us = device.sm_count * device.sm_clock_mhz
-    add("fp32", flops(profile, "f"), device.peak_fp32_gflops * 1e3, of_work=True)
-    add("fp64", flops(profile, "d"), device.peak_fp64_gflops * 1e3, of_work=True)
-    add("dram", dram_bytes(profile), device.dram_bandwidth_gb_s * 1e3, of_work=True)
+    add("fp32", flops(profile, "f"), device.peak_fp32_gflops * 1e3)
+    add("fp64", flops(profile, "d"), device.peak_fp64_gflops * 1e3)
+    add("dram", dram_bytes(profile), device.dram_bandwidth_gb_s * 1e3)
     sectors = _sum(profile, ncu.L2_READ_SECTORS, ncu.L2_WRITE_SECTORS)
     l2_bytes = None if sectors is None else sectors * device.sector_bytes
     l2_rate = device.l2_bandwidth_gb_s
-    add("l2", l2_bytes, None if l2_rate is None else l2_rate * 1e3, of_work=False)
+    add("l2", l2_bytes, None if l2_rate is None else l2_rate * 1e3)
     accesses = _sum(
         profile, ncu.GLOBAL_LD_INST, ncu.GLOBAL_ST_INST,
         ncu.SHARED_LD_INST, ncu.SHARED_ST_INST,
     )  # fmt: skip
     lsu = device.lsu_lanes_per_sm
     lsu_rate = None if lsu is None else lsu / device.warp_size * sm_cycles_per_us
-    add("lsu", accesses, lsu_rate, of_work=False)
-    add("shared", profile.get(ncu.SHARED_WAVEFRONTS), sm_cycles_per_us, of_work=False)
+    add("lsu", accesses, lsu_rate)
+    add("shared", profile.get(ncu.SHARED_WAVEFRONTS), sm_cycles_per_us)
     issue_rate = device.schedulers_per_sm * sm_cycles_per_us
-    add("issue", profile.get(ncu.INST_EXECUTED), issue_rate, of_work=False)
+    add("issue", profile.get(ncu.INST_EXECUTED), issue_rate)
     return tuple(sorted(found, key=lambda floor: -floor.us))
 
 
@@ -140,12 +137,8 @@ def _thread_count(profile: Profile, operation: str) -> float | None:
     total = profile.get(stem)
     if total is not None:
         return total
-    rate, cycles = profile.get(stem + ".per_cycle_elapsed"), _elapsed_cycles(profile)
+    rate, cycles = profile.get(stem + ".per_cycle_elapsed"), profile.get(ncu.SMSP_CYCLES_ELAPSED)
     return None if rate is None or cycles is None else rate * cycles
-
-
-def _elapsed_cycles(profile: Profile) -> float | None:
-    return profile.get(ncu.SMSP_CYCLES_ELAPSED)
 
 
 def _sum(profile: Profile, *names: str) -> float | None:

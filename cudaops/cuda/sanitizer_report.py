@@ -81,8 +81,6 @@ class SanitizerReport(NamedTuple):
     """Of the last summary, hazards at error and warning level together; None: it never came."""
     problems: tuple[str, ...]
     """What the tool says about itself: it could not start, could not follow a launch, ran out."""
-    target_failed: bool
-    """The program that was looked at ended with an error of its own."""
     lost: int
     """Lines that belong to no finding, or stand where they cannot be true."""
 
@@ -175,7 +173,6 @@ def parse_report(text: str) -> SanitizerReport:
     findings: list[SanitizerFinding] = []
     problems: list[str] = []
     summaries: list[int] = []
-    target_failed = False
     lost = 0
     for head, details in _records(text):
         if head is None:
@@ -184,14 +181,12 @@ def parse_report(text: str) -> SanitizerReport:
             summaries.append(_number(found["count"]))
         elif found := _HAZARDS.match(head):
             summaries.append(_number(found["errors"]) + _number(found["warnings"]))
-        elif _IGNORED.match(head):
+        elif _IGNORED.match(head) or _TARGET.match(head):
             continue
         elif finding := _headline(head):
             whole, unread = _with_details(finding, details)
             findings.append(whole)
             lost += unread
-        elif _TARGET.match(head):
-            target_failed = True
         elif _PROBLEM.match(head):
             problems.append(head)
         else:
@@ -200,7 +195,6 @@ def parse_report(text: str) -> SanitizerReport:
         tuple(findings),
         max(summaries) if summaries else None,
         tuple(dict.fromkeys(problems)),
-        target_failed,
         lost,
     )
 

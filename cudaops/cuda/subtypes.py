@@ -21,7 +21,7 @@ Subtype = Literal[
 
 
 class SubtypeInfo(NamedTuple):
-    """What a subtype says to a person."""
+    """Title and relief of a subtype, for people."""
 
     title: str
     """Completes "Limited by ..."."""

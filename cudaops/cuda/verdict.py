@@ -15,7 +15,7 @@ priority only deciding among equals:
 7. what warps wait for, the longest wait first (70), and that nothing is busy (80);
 8. remarks that never decide while anything above fires (90).
 
-Nsight Compute's own rules stand beside ours: which of theirs say what one of our findings says.
+Nsight Compute's own rules are beside ours: which of theirs say what one of our findings says.
 Their identifiers and texts are those of ncu 2025.3 (captures in tests/data/ncu); for rules that no
 capture fired, those of published reports of ncu 2022 to 2026.
 """

@@ -1,4 +1,4 @@
-"""What this machine can do, rung by rung; every rung is checked by doing it."""
+"""What this machine can do; each check does the thing itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LADDER: tuple[PlannedCheck, ...] = (
     *profiler.STEPS,
     *services.STEPS,
 )
-"""From the bottom up: a rung stands only on rungs before it."""
+"""From the bottom up: a check needs only checks before it."""
 
 
 def examine(

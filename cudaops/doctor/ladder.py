@@ -1,4 +1,4 @@
-"""The ladder: rungs, which stands on which, climbing it within bounds, and showing it."""
+"""The checks of `doctor`: which needs which, running them within bounds, and showing them."""
 
 from __future__ import annotations
 

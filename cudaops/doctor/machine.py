@@ -52,7 +52,7 @@ class ProbeRunner(Protocol):
 
 
 class Machine(Protocol):
-    """What the checks may ask of a machine. Nothing here changes it."""
+    """Read-only access of the checks to a machine."""
 
     def find(self, program: str) -> Path | None:
         """Where a program is, looked for where cudaops looks for it."""

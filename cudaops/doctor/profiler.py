@@ -202,7 +202,7 @@ CONTAINER = (
 
 
 def permission(site: CheckContext) -> CheckOutcome:
-    """What stands between this process and the counters, if anything does."""
+    """What is between this process and the counters, if anything does."""
     found = _permission(site)
     site.permission_remedy = found.remedy
     return found

@@ -46,7 +46,7 @@ class Endpoint:
     """Where `GET models` is asked."""
 
     base: str
-    """Up to and with `/v1`, or what stands in its place."""
+    """Up to and with `/v1`, or what is in its place."""
     key_variable: str | None = None
     address_variable: str | None = None
     """Names a server of one's own; None for a provider's."""
@@ -55,7 +55,7 @@ class Endpoint:
 
     @property
     def shown(self) -> str:
-        """The address for messages, without a name and a password that may stand in it."""
+        """The address for messages, without a name and a password that may be in it."""
         try:
             parts = urlsplit(self.base)
         except ValueError:
@@ -306,7 +306,7 @@ def _model_name(settings: Settings) -> ModelName | None:
 
 
 def _asked_model(site: CheckContext) -> tuple[ModelName, ModelAccess]:
-    """The model of the rung `model`, on which the others stand."""
+    """The model of the rung `model`, which the others need."""
     from cudaops.graph.model_setup import access_of
 
     name = _model_name(site.settings)
@@ -493,7 +493,7 @@ def model_price(site: CheckContext) -> CheckOutcome:
 
 def memory_folder(site: CheckContext) -> CheckOutcome:
     """Whether what runs learn can be kept."""
-    from cudaops.memory.store import Memory
+    from cudaops.memory.store import MemoryStore
 
     folder = site.settings.memory_folder
     if folder is None:
@@ -506,7 +506,7 @@ def memory_folder(site: CheckContext) -> CheckOutcome:
             probe.write(b"\0")
     except OSError as error:
         return failed(f"{folder} cannot be written to: {error.strerror}", remedy)
-    known = len(Memory(folder).kernels())
+    known = len(MemoryStore(folder).kernels())
     return ok(f"{folder}, {known} kernel{'' if known == 1 else 's'} known")
 
 

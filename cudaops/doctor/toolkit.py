@@ -106,7 +106,7 @@ LAST_NCU_FOR_VOLTA: Version = (2024, 3)
 
 
 class NcuFit(NamedTuple):
-    """Whether an ncu goes with a GPU and a driver."""
+    """Whether an ncu version supports a GPU and a driver."""
 
     finding: CheckOutcome
     older: bool
@@ -218,7 +218,7 @@ def toolkit(site: CheckContext) -> CheckOutcome:
 
 
 def kernel(site: CheckContext) -> CheckOutcome:
-    """Build a kernel the way the cuda executor does, with nvcc's last word."""
+    """Build a kernel as the cuda executor does; nvcc must compile it too."""
     module = _built(site, draft=False)
     if isinstance(module, CompileFailed):
         return failed(f"the builder refused a kernel: {module.message}", INSTALL_TOOLKIT)

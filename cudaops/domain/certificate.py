@@ -167,7 +167,7 @@ class Anchor(Record):
 
 
 class Release(Record):
-    """A person's yes, where one was asked."""
+    """A reviewer's approval."""
 
     gates: tuple[GateName, ...]
     """Those quarantined, which the yes lets pass; empty where nothing was."""

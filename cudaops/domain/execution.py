@@ -28,12 +28,12 @@ UNMEASURED_WORDS: dict[str, str] = {
     "modelled": "modelled for {device}",
     "standin": "of a stand-in for {device}, not of a GPU",
 }
-"""What must stand behind any number from the other sources."""
+"""The qualifier of any number from the other sources."""
 
 
 class UnorderedAccess(Record):
-    """A read and a write of the same memory by two threads, with nothing between them that says
-    which comes first."""
+    """A data race: a read and a write of the same memory by two threads without synchronisation
+    between them."""
 
     scope: Literal["warp", "block", "grid"]
     """Whether the two are lanes of one warp, of two warps of a block, or of two blocks."""
@@ -164,7 +164,7 @@ IN_NO_ORDER = ", and nothing puts the two in order: "
 
 
 class Misbehaved(Fault):
-    """A program or kernel that did what it must not. Not a failure of ours, but `not_measured`."""
+    """A fault of the program or kernel. Not a failure of ours, but `not_measured`."""
 
     kind: Literal["misbehaved"] = "misbehaved"
     what: MisbehaviourKind
@@ -480,7 +480,7 @@ class Measurement(Record):
 
     @property
     def provenance(self) -> str:
-        """What must stand behind any number drawn from this: ` (modelled for A10)`, or nothing."""
+        """The qualifier of any number drawn from this: ` (modelled for A10)`, or nothing."""
         words = UNMEASURED_WORDS.get(self.source)
         return "" if words is None else f" ({words.format(device=self.device)})"
 

@@ -66,7 +66,7 @@ class Comparison(Record):
 
 
 class Policy(JudgeOptions, ReviewOptions):
-    """What a candidate must reach. Stated before the run, kept in the record."""
+    """Acceptance criteria, fixed before the run and recorded."""
 
     min_speedup: float = 1.2
     """Baseline time over candidate time; here without the bounds of what a user may ask for."""
@@ -167,7 +167,7 @@ class Technique(Record):
 
 
 class Attempt(Record):
-    """One candidate that was tried, kept as anti-context for the next."""
+    """One candidate that was tried: anti-context for the next."""
 
     iteration: int
     """1-based."""
@@ -213,7 +213,7 @@ ControlName = Literal[
     "rounded_bf16", "rounded_e4m3", "operands_f32", "operands_tf32", "operands_fp16",
     "operands_bf16", "operands_e4m3",
 ]  # fmt: skip
-"""A result that is wrong on purpose. `unwritten`: what stood in the buffer when the launch began.
+"""A mutant of a result. `unwritten`: what stood in the buffer when the launch began.
 `stale`: the contents before the captured launch. `replayed`: the captured launch's result,
 whatever the inputs. `one_off`: one element off by a hundredth of its size. `rounded_*`: the result
 rounded to that type. `operands_*`: computed from inputs that were rounded to it."""
@@ -271,7 +271,7 @@ class Qualification(Record):
     """Whether the baseline ran on rounded inputs for `operands_*`; else those controls are errors
     of the size that rounded inputs give a product of signed numbers, and no run."""
     weak: tuple[str, ...] = ()
-    """One sentence for each thing that this oracle cannot see; empty where it sees all."""
+    """One sentence for each kind of error that this oracle cannot detect."""
     seconds: float = Field(default=0.0, ge=0.0)
 
     def control(self, name: ControlName, buffer: str) -> Control | None:

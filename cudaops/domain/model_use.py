@@ -118,7 +118,7 @@ class RoleUse(Record):
 
 
 class ModelUse(Record):
-    """What a run asked of its model."""
+    """Model calls of a run."""
 
     model: str
     calls: int

@@ -2,10 +2,10 @@
 
 The command line's flags, the Python API's arguments, the fields of the service's requests and of
 Studio's input, and the MCP tools' parameters are made of these fields. What is kept as it was asked
-for stands in the run's RunOptions and Policy by inheritance; the rest is resolved in
+for is in the run's RunOptions and Policy by inheritance; the rest is resolved in
 `graph/resolve_options.py`. A new option is a field here, and its use where it acts.
 
-Which class it stands in says who can ask for it: see the docstrings.
+Which class it is in says who can ask for it: see the docstrings.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class KernelOptions(Record):
 
     @property
     def program_runs(self) -> tuple[ProgramRun, ...]:
-        """The runs of the program that stand behind the job, as they were given."""
+        """The runs of the program that belong to the job, as they were given."""
         lines = tuple(program_run(line) for line in self.argument_lines)
         return lines or (ProgramRun(argv=self.argv),)
 

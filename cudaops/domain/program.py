@@ -135,7 +135,7 @@ class LaunchSite(Record):
     enclosing_start_byte: int
     """Start of the top-level declaration (with template header) that holds this launch."""
     in_macro: bool = False
-    """Whether it stands in a `#define`."""
+    """Whether it is in a `#define`."""
 
 
 class Build(Record):
@@ -156,7 +156,7 @@ class Build(Record):
     """Absolute path of a program of this machine that is run in the built tree: the Python of
     `--run "python3 app.py"`."""
     arguments: tuple[str, ...] = ()
-    """What stands before the arguments of every run: of a program that compiles its CUDA itself,
+    """What comes before the arguments of every run: of a program that compiles its CUDA itself,
     cudaops' own way to start it (`problem.torch_extension`)."""
     scripts: tuple[SourceFile, ...] = ()
     """The author's files in Python in which files of the tree stand as strings."""

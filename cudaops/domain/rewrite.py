@@ -115,7 +115,7 @@ class PlacedPointer(Record):
 
 
 class RawValue(Record):
-    """The bytes of a structure passed by value; `pointers` stand in place of what is there."""
+    """The bytes of a structure passed by value; `pointers` replace the bytes at their places."""
 
     kind: Literal["raw"] = "raw"
     raw_hex: str
@@ -136,7 +136,7 @@ class ResolvedLaunch(Record):
     values: tuple[Value, ...]
     cluster: Dim3 | None = None
     """Blocks of a cluster, as a rewrite's kernel has it compiled in; None: it has none. That of the
-    baseline's kernel stands in the program (`program.clusters`)."""
+    baseline's kernel is in the program (`program.clusters`)."""
 
 
 class ResolvedPlan(Record):

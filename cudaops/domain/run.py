@@ -114,7 +114,7 @@ class Event(Record):
 
 
 class Citation(Record):
-    """A passage the research agent leans on."""
+    """A passage that Research cites."""
 
     note: str
     """Identifier of the note: `l1-load-throughput`."""
@@ -129,7 +129,7 @@ class Citation(Record):
 
 
 class ResearchFindings(Record):
-    """What the corpus says about the verdict."""
+    """Passages of the corpus about the verdict."""
 
     query: str
     summary: str
@@ -227,7 +227,7 @@ class AccessSummary(Record):
 
 
 class ValueSummary(Record):
-    """What stands in one captured buffer, as far as it was looked at."""
+    """Contents of one captured buffer, as far as it was looked at."""
 
     workload: str
     allocation: int
@@ -417,7 +417,7 @@ class TriedConfiguration(Record):
     time_us: float
     """Median of the most expensive workload."""
     provenance: str
-    """What must stand behind the time: ` (modelled for A10)`; empty where measured."""
+    """The qualifier of the time: ` (modelled for A10)`; empty where measured."""
 
     @property
     def line(self) -> str:
@@ -480,7 +480,7 @@ class ReviewAnswer(Record):
 
 
 class AwaitsReview(Exception):
-    """A run stands still until somebody answers; resuming it asks again."""
+    """The run waits for a reviewer's answer; resuming it asks again."""
 
     def __init__(self, request: ReviewRequest) -> None:
         super().__init__(f"{request.title} waits for a yes or no")

@@ -78,7 +78,7 @@ class StepShare(Record):
 
 
 class Transformed(Record):
-    """One sequence of transformations of a kernel, and what it came to."""
+    """One sequence of transformations of a kernel, and its result."""
 
     rewrite: Rewrite
     time_us: float

@@ -57,7 +57,7 @@ class Field(Record):
     """As C++ names it, from the structure: `pos.x`, `v[2]`."""
     element: Element
     at_bytes: int
-    """Where it stands in the structure."""
+    """Where it is in the structure."""
     wide_at_bytes: int | None = None
     """The same where the structure is compiled with every floating type widened (`Unit.widened`,
     doubles too). None: not known."""
@@ -80,7 +80,7 @@ class Field(Record):
 
 
 class DeviceMemory(Record):
-    """What stands in a piece of the device's memory around the launch."""
+    """Contents of a piece of the device's memory around the launch."""
 
     size_bytes: int
     element: Element = "opaque"
@@ -115,11 +115,11 @@ class Allocation(DeviceMemory):
     """`in`: unchanged by the launch. `out`: every byte it changes is independent of what stood
     there before. `inout`: anything else."""
     address: int | None = None
-    """Where the program had it, in launches that follow pointers in memory: what stands there as an
+    """Where the program had it, in launches that follow pointers in memory: what is there as an
     address of this or another allocation is moved to where that one lies when the launch is run
     again, and back in what it leaves. None: no pointer in memory is followed."""
     holds_pointers: bool = False
-    """Whether addresses of allocations stand in it. It keeps what was captured."""
+    """Whether addresses of allocations are in it. It keeps what was captured."""
     name: str = ""
     """How it is reached where no argument points into it: `rows[0]`, `at->next`."""
 
@@ -159,7 +159,7 @@ class PointerField(Record):
     path: str
     """As C++ names it, from the parameter: `params.input`, `list.addresses[1][4]`."""
     at_bytes: int
-    """Where it stands in the structure."""
+    """Where it is in the structure."""
     is_const: bool
     """Whether what it points to is const."""
     element: Element
@@ -182,7 +182,7 @@ class OpaqueArgument(Record):
     wide_bytes: int | None = None
     """Its size where every floating type is widened; None: its layout is not known then."""
     words: tuple[tuple[int, int], ...] = ()
-    """Where pointers stand in it, null ones too, and where in the widened one; none where that is
+    """Where pointers are in it, null ones too, and where in the widened one; none where that is
     not known."""
 
     @property
@@ -251,7 +251,7 @@ class Workload(Record):
     skips to reach it in the author's program."""
     l2_regime: Literal["cold", "warm"] = "cold"
     """`warm`: in the program most of its launches follow the same launch directly, on the same
-    buffers; `cold`: other work stands between them, or it is launched once."""
+    buffers; `cold`: other work is between them, or it is launched once."""
     folder: str
     """Folder that holds the contents, absolute or relative to the run folder."""
 
@@ -278,7 +278,7 @@ class Workload(Record):
 
     def pointers(self) -> Iterator[Pointer]:
         """Every pointer into an allocation, in order: parameters, fields of structures, and what
-        stands in memory."""
+        is in memory."""
         for argument in self.arguments:
             if isinstance(argument, PointerArgument):
                 yield Pointer(argument.name, argument.element, argument.allocation)

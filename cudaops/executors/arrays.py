@@ -155,7 +155,7 @@ def _put(descriptor: int, values: Array, offset: int) -> None:
 
 
 def encoded(values: Array, element: Element) -> Array:
-    """Numbers as they stand in memory."""
+    """Numbers as they are in memory."""
     if element == "bf16":
         bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
@@ -302,7 +302,7 @@ def in_step(change: Callable[..., Array], *sides: Values) -> Values:
 
 
 def filled(byte: int, size: int, element: Element) -> Values:
-    """What stands in memory for `size` elements after every byte was set to `byte`."""
+    """Memory contents for `size` elements after every byte was set to `byte`."""
     one = decoded(np.full(ELEMENT_BYTES[element], byte, np.uint8), element)
     return Values(size, lambda start, count: np.repeat(one, count))
 

@@ -41,7 +41,7 @@ Check = Literal["none", "memory", "full"]
 
 
 class InputSet(Record):
-    """What stands in memory before a run."""
+    """Memory contents before a run."""
 
     contents: dict[int, str]
     """Allocation index to the absolute path of a file of exactly its size. Under `widened` contents
@@ -71,7 +71,7 @@ OVERFLOW = "signed integer overflow"
 
 
 class Tried(NamedTuple):
-    """What became of a trial."""
+    """Outcome of a trial."""
 
     outcome: Ran | Misbehaved
     accesses: int | None = None
@@ -302,7 +302,7 @@ class Executor(Protocol):
         limit_s: float = 2.0,
         timeout_s: float = 60.0,
     ) -> tuple[Tried, ...]:
-        """Every trial once, each whatever became of the others; outputs land in `folder`/launch_00,
+        """Every trial once, each whatever the others did; outputs land in `folder`/launch_00,
         launch_01, ...
 
         `last_first`: threads of a block begin with the last, and blocks too where none can wait for
@@ -328,7 +328,6 @@ class Executor(Protocol):
         workload: Workload,
         plan: ResolvedPlan,
         *,
-        samples: int = 1,
         timeout_s: float = 120.0,
     ) -> Measurement | Misbehaved:
         """Time of the plan on the workload's captured inputs, all launches of the plan together."""
@@ -354,7 +353,7 @@ class Executor(Protocol):
 
         `folder` (created): what the timed launches wrote is looked at, and every distinct result
         is kept there (`Timing.timed_outputs`). Launches on `alternatives`, other contents of the
-        same buffers, stand at secret places between the samples then: their results are kept too,
+        same buffers, are at secret places between the samples then: their results are kept too,
         their times are not among the samples. A buffer that the first of them poisons is one that
         the launch overwrites: it holds a secret byte before every launch. Where time is not taken,
         both are passed over.

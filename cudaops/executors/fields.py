@@ -48,7 +48,7 @@ class View:
 
     allocation: Allocation
     field: Field | None
-    """None: all that stands in it."""
+    """None: all that is in it."""
 
     @property
     def index(self) -> int:

@@ -1,4 +1,4 @@
-"""Stopping work that nobody wants any more: a flag that every child process is watched with.
+"""Cancellation: a flag that stops every child process of a piece of work.
 
 Whoever starts long work in a thread sets a `Stop` for it with `stopping`; threads that are started
 with a copy of the context (anyio's, asyncio's) see it. Once it is set, `run_bounded` and the GPU

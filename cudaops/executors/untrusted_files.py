@@ -1,4 +1,4 @@
-"""Files that a confined child left: read, copied and removed without believing a name, a kind or a
+"""Files that a confined child left: read, copied and removed without trusting a name, a kind or a
 size.
 
 A folder that a child may write to can hold links, pipes, devices and files of any size under any

@@ -40,7 +40,7 @@ from cudaops.program.analysis.compensation import computes_rounding_errors, roun
 from cudaops.program.analysis.summary import facts_of_launch
 from cudaops.program.candidate import FILE as CANDIDATE
 from cudaops.program.plans import resolve
-from cudaops.sandbox.draw import Draw, DrawnInput, Subject
+from cudaops.sandbox.draw import Draw, DrawnInput, DrawTarget
 from cudaops.sandbox.drawn import Domain, DomainBuilder, is_exact
 from cudaops.sandbox.oracle import Baseline
 from cudaops.sandbox.portions import Telling, in_portions
@@ -471,7 +471,7 @@ def _known(bench: Workbench, workload: Workload, say: Say) -> Known:
     facts = facts_of_launch(bench.program, bench.kernel, workload)
     instance = (bench.program, bench.kernel, workload.callee)
     errors, divides = computes_rounding_errors(*instance), rounds_on_integers(*instance)
-    subject = Subject(roles, bench.program, bench.kernel, facts, launches, errors, divides)
+    subject = DrawTarget(roles, bench.program, bench.kernel, facts, launches, errors, divides)
     folder = bench.folder / "work" / "domain" / workload.id
     remove(folder)  # of a run that is resumed
     plain = processor.compile(bench.unit(workload, None))

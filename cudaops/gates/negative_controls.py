@@ -28,7 +28,7 @@ from cudaops.gates.accuracy import (
 from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import EXACT_CASES, before_path
 from cudaops.sandbox.oracle import Oracle, Reference
-from cudaops.sandbox.precision import FORMATS, narrowed, rounded
+from cudaops.sandbox.precision import FORMATS, as_fp16, rounded
 
 NARROW_BITS: dict[str, int] = {"f32": 24, "tf32": 11, "fp16": 11, "bf16": 8, "e4m3": 4}
 """Significant bits of the types to which results and operands are rounded, most exact first.
@@ -156,7 +156,7 @@ def rounded_to(kind: str) -> Maker:
         if problem is not None:
             return problem
         wide = samples.right.astype(np.float64)
-        return narrowed(wide, "fp16") if kind == "fp16" else rounded(wide, NARROW_BITS[kind])
+        return as_fp16(wide) if kind == "fp16" else rounded(wide, NARROW_BITS[kind])
 
     return make
 

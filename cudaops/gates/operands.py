@@ -27,7 +27,7 @@ from cudaops.gates.negative_controls import (
     no_less_exact,
 )
 from cudaops.sandbox.oracle import Oracle
-from cudaops.sandbox.precision import narrowed, rounded
+from cudaops.sandbox.precision import as_fp16, rounded
 from cudaops.sandbox.shared_variables import with_variables
 
 ROUNDED_ONCE = ("f32", "tf32", "bf16", "e4m3")
@@ -164,7 +164,7 @@ def _rounded_inputs(case: Case, kind: str, folder: Path) -> InputSet:
 
 def _as(kind: str, values: Array) -> Array:
     doubles = values.astype(np.float64)
-    return narrowed(doubles, "fp16") if kind == "fp16" else rounded(doubles, NARROW_BITS[kind])
+    return as_fp16(doubles) if kind == "fp16" else rounded(doubles, NARROW_BITS[kind])
 
 
 def _accuracies(case: Case, ran: Ran, policy: Policy) -> dict[str, BufferAccuracy]:

@@ -13,7 +13,7 @@ from cudaops.domain.workload import Element
 from cudaops.executors.arrays import UNIT_ROUNDOFF, Array, Values, in_step
 from cudaops.executors.bands import LEVELS, ErrorCounts, Tolerance, error_counts
 from cudaops.executors.compare import Distance, distance
-from cudaops.sandbox.oracle import MAX_OWN_ERROR, Known
+from cudaops.sandbox.oracle import MAX_OWN_ERROR, KeptFacts
 from cudaops.sandbox.precision import FORMATS, allowed_roundoffs
 
 FALLBACK_ROUNDOFFS = 64.0
@@ -92,7 +92,7 @@ class Sides(NamedTuple):
     equal: bool = False
     """Somebody saw that result and baseline are the same bytes: then what is said of the two is
     what is said of the baseline."""
-    known: Known | None = None
+    known: KeptFacts | None = None
     """What was found of the baseline before; None: find it anew."""
     moved: Values | None = None
     """The baseline's result on inputs moved by one roundoff each (`Reference.sensitivity`)."""

@@ -52,7 +52,7 @@ class Explored(Record):
 
 
 class BranchSearch(Record):
-    """One search: what it may draw on and how far it is."""
+    """One search: its sources and its progress."""
 
     number: int = 1
     """Position among the searches of the run, from 1."""

@@ -37,7 +37,7 @@ by less."""
 
 
 PROBES = 12
-"""Trials of a search where the author's kernel is at an end from the start. Chosen: the first
+"""Trials of a search where the author's kernel is at its limit from the start. Chosen: the first
 settings of the transformations that are remedies; what is there shows in them."""
 
 

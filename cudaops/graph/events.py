@@ -97,7 +97,7 @@ def read_events(path: Path) -> list[Event]:
 
 
 def provenance(source: str, device: str) -> str:
-    """What must stand behind a number: `modelled for A10`; empty where measured."""
+    """The qualifier of a number: `modelled for A10`; empty where measured."""
     return UNMEASURED_WORDS.get(source, "").format(device=device)
 
 

@@ -146,7 +146,7 @@ def best_texts(spliced: Program) -> dict[str, str]:
 
 
 def best_name(program: Program) -> str:
-    """`best.cu`, or `best.py` where the author's kernels stand in a script."""
+    """`best.cu`, or `best.py` where the author's kernels are in a script."""
     return f"best{'.py' if program.main_path.endswith('.py') else '.cu'}"
 
 
@@ -178,7 +178,7 @@ def write_best(folder: Path, spliced: Program, patch: str) -> Path:
 
 
 def _fits_beside(program: Program) -> bool:
-    """Whether its headers may stand in the run folder: none is called as a file of the run is, such
+    """Whether its headers may be in the run folder: none is called as a file of the run is, such
     as `run.json`, or what `best.cu` would replace. Of those none ends as headers do."""
     others = [PurePosixPath(f.path) for f in program.files if f.path != program.main_path]
     return "/" not in program.main_path and all(

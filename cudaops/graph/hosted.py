@@ -27,7 +27,7 @@ from cudaops.executors.isolation.level import level_of
 from cudaops.executors.untrusted_files import remove
 from cudaops.graph.resolve_options import Proposer, Target, choose, new_folder, place, resolve
 from cudaops.mcp_servers.opening import OpenOptions
-from cudaops.mcp_servers.optimize import OptimizeRequest, ToolOptions
+from cudaops.mcp_servers.optimize import OptimizeCall, ToolOptions
 from cudaops.mcp_servers.sessions import JudgedRewrite, Session
 from cudaops.program.given import check_arguments
 from cudaops.sandbox.stripping import CONFINED
@@ -82,7 +82,7 @@ class Hosting:
 
     def optimize(
         self,
-        request: OptimizeRequest,
+        request: OptimizeCall,
         on_event: Callable[[Event], None],
         model: HostModel | None,
     ) -> RunRecord:

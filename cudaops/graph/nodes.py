@@ -366,7 +366,7 @@ async def accept(state: State, context: Context) -> tuple[State, str]:
         "iteration": iteration,
     }
     title = state["evaluation"]["rewrite"]["title"]
-    # What was planned was planned for the old verdict, and what was at an end was not the end.
+    # What was planned was planned for the old verdict, and its limit was not the last.
     planned: State = {"hypotheses": [], "hypothesis": None, "mends": 0, "end": None}
     update: State = {**planned, "incumbent": incumbent}
     await asyncio.to_thread(context.keep, {**state, **update})

@@ -1,4 +1,4 @@
-"""Whether the kernel that a run stands on is at an end, from what the run knows of it."""
+"""Whether the run's kernel is at its performance limit, from what the run knows of it."""
 
 from __future__ import annotations
 

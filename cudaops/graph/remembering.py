@@ -23,7 +23,7 @@ from cudaops.graph.events import utc_now
 from cudaops.graph.folder import run_id_of, write_whole
 from cudaops.graph.state import State
 from cudaops.memory.run_memory import MemorySnapshot, RunMemory, entry_again, entry_of
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from cudaops.program.fingerprint import structure_key
 from cudaops.reports import json as run_json
 from cudaops.sandbox.workbench import Workbench
@@ -101,7 +101,7 @@ def remember_again(
     folder = settings.memory_folder if options.use_memory else None
     if folder is None:
         return None
-    key, memory, filed = key_of(bench), Memory(folder), _filed(certified)
+    key, memory, filed = key_of(bench), MemoryStore(folder), _filed(certified)
     attempt = attempt_of(again.evaluation, again.judgement, again.iteration, family=filed.family)
     lesson = AGAIN + attempt.lesson
     attempt = attempt.model_copy(

@@ -89,7 +89,7 @@ async def gather(state: State, context: Context) -> tuple[State, str]:
 
 
 class SearchStep:
-    """One node's work on a search, and what the state will be told of it."""
+    """One node's work on a search, and its state update."""
 
     def __init__(self, state: State, context: Context, search: BranchSearch) -> None:
         self.state = state

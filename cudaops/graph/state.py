@@ -1,4 +1,4 @@
-"""What flows through the graph. Plain JSON, so that any checkpointer can keep it."""
+"""State of the graph: plain JSON, so that any checkpointer can keep it."""
 
 from __future__ import annotations
 

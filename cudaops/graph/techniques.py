@@ -1,4 +1,4 @@
-"""Which of a model's stated techniques its rewrite is faster by: each switched off alone."""
+"""Ablation of a model's stated techniques: each is switched off alone and timed."""
 
 from __future__ import annotations
 

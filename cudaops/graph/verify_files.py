@@ -178,7 +178,7 @@ def _is_device_source(text: str) -> bool:
 
 
 def read_candidate(bench: Workbench, candidate: Path) -> Rewrite:
-    """Device source with `@launch` directives as it stands; of a program that cudaops wrote the
+    """Device source with `@launch` directives as it is; of a program that cudaops wrote the
     rewrite in it; of any other its kernels, launched as a run of it shows."""
     return _read(bench, candidate)[0]
 

@@ -1,4 +1,4 @@
-"""What every tool has around its body: hints for the host, a thread that can be stopped, and what
+"""Common code around every tool: hints for the host, a thread that can be stopped, and what
 it tells on its way."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How agent hosts are told of an MCP server: which file, which key, a change that loses nothing.
+"""Registration of an MCP server with agent hosts: file, key, and an edit that keeps the rest.
 
 Formats from each host's documentation, named in docs/mcp.md with the date it was read.
 """
@@ -204,7 +204,7 @@ def _parsed(path: Path, text: str | None, by_hand: str) -> dict[str, Any]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys stand there once each."""
+    """An object without duplicate keys."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("duplicate key")

@@ -56,7 +56,7 @@ WriteRun = Callable[[Workbench, JudgedRewrite], RunRecord]
 
 
 class RewriteDecision(Record):
-    """The decision about a rewrite and what it rests on."""
+    """The decision about a rewrite, with its evidence."""
 
     rewrite_id: str
     """What `accept_rewrite` knows the rewrite by, with these tune values."""
@@ -67,9 +67,9 @@ class RewriteDecision(Record):
     candidate_us: float | None = None
     """The rewrite's over the same: their ratio is the speedup."""
     provenance: str = ""
-    """What must stand behind each time: ` (modelled for A10)`."""
+    """The qualifier of each time: ` (modelled for A10)`."""
     oracle: str = ""
-    """How many results that are wrong on purpose the comparison refuses, and what it cannot see;
+    """How many mutants of the results the comparison rejects, and what it cannot detect;
     empty where no results were compared."""
     failure: CompileFailed | Misbehaved | None = None
     """What the rewrite did wrong, where a gate failed because of it."""
@@ -88,7 +88,7 @@ class Accepted(Record):
     title: str
     speedup: float | None
     provenance: str
-    """What must stand behind the speedup: ` (modelled for A10)`; empty where measured."""
+    """The qualifier of the speedup: ` (modelled for A10)`; empty where measured."""
     filename: str
     best: str
     """The main file, whole, to take the place of the author's."""

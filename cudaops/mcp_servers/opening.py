@@ -71,7 +71,7 @@ class OpenedProgram(Record):
     device: str
     """Whose time is taken or modelled."""
     launches: tuple[str, ...]
-    """Captured launches, hottest first, and below each its arguments with what stands in them."""
+    """Captured launches, hottest first, and below each its arguments with their contents."""
     judging: tuple[str, ...]
     """The clock and its floor, the author's time by it, how the program was run, gates in order,
     tolerances."""

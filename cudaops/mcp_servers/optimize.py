@@ -68,7 +68,7 @@ class ToolOptions(
     """Seconds for one run of the program or a candidate (default: the server's)."""
 
 
-class OptimizeRequest(NamedTuple):
+class OptimizeCall(NamedTuple):
     """What to optimise and how."""
 
     path: Path
@@ -79,7 +79,7 @@ class OptimizeRequest(NamedTuple):
     """Why recipes alone propose although the host's model was asked for."""
 
 
-OptimizeKernel = Callable[[OptimizeRequest, Callable[[Event], None], "HostModel | None"], RunRecord]
+OptimizeKernel = Callable[[OptimizeCall, Callable[[Event], None], "HostModel | None"], RunRecord]
 """Runs the loop to its end; a model that is given proposes, whatever `optimizer` says."""
 
 
@@ -148,7 +148,7 @@ def add_optimizing(server: FastMCP, sessions: SessionProvider, optimize: Optimiz
         no_model = None
         if isinstance(sampling_model, str):
             sampling_model, no_model = None, sampling_model
-        request = OptimizeRequest(program, _runs(session), options, no_model)
+        request = OptimizeCall(program, _runs(session), options, no_model)
         record = optimize(request, _telling(context), sampling_model)
         return _summary(record, no_model)
 

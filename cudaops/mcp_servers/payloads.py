@@ -1,4 +1,4 @@
-"""What our servers and our own client tell each other beside text, in MCP's `_meta`.
+"""Data between our servers and our own client beside text, in MCP's `_meta`.
 
 A host that is not ours reads the text of an error and the message of a progress notification; who
 knows these keys reads no sentence.

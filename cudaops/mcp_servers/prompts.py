@@ -27,7 +27,7 @@ Stop after {iterations} judged rewrites, or when nothing is left that the verdic
 EXPLAIN = """Explain to {reader} what limits the open CUDA kernel.
 
 Call profile_kernel() first{note}. Then: one sentence that says what limits it; the evidence as
-metric, value and threshold (explain_metric where a name is unclear; the rules stand in
+metric, value and threshold (explain_metric where a name is unclear; the rules are in
 cudaops://verdict-rules); which source lines cost most; and what would relieve it, most promising
 first. Say for every number whether it is measured or modelled. Claim nothing the metrics do not
 show."""

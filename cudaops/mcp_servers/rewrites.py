@@ -59,7 +59,7 @@ def read_rewrite(
     title: str = "rewrite",
     why: str = "",
 ) -> Rewrite:
-    """Parse the directives of a text that stands beside the author's program. Raises InputError
+    """Parse the directives of a text that is beside the author's program. Raises InputError
     with line and column where one is wrong."""
     try:
         text = standing_beside(bench.program, source)

@@ -47,7 +47,7 @@ from cudaops.sandbox.stripping import program_of, strip
 from cudaops.sandbox.workbench import Workbench
 
 FINALISTS = 3
-"""Drafts that are built and timed again by the compiler that has the last word."""
+"""Drafts that are built and timed again by the compiler that decides."""
 _FOLDERS = re.compile(r"(?<![\w./<-])/(?:[\w.+@~-]+/)+(?=[\w.+-])")
 
 ProgramText = Annotated[

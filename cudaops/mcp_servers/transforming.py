@@ -379,7 +379,7 @@ class Trying:
         return self._authors[workload.id]
 
     def ranked(self, nodes: Sequence[Node]) -> dict[int, float]:
-        """Times by the compiler that has the last word: NVRTC and nvcc allocate registers
+        """Times by the compiler that decides: NVRTC and nvcc allocate registers
         differently, so the order of a search may not survive."""
         if self.bench.models_time:
             return {node.number: node.time_us for node in nodes}

@@ -22,7 +22,7 @@ from cudaops.memory.results import (
     results,
     share_saved,
 )
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from cudaops.memory.texts import CountTokens, estimated_tokens, patterns_text, prompt_text
 
 MEMORY_TOKENS = 1200
@@ -90,17 +90,13 @@ class MemorySnapshot(Record):
         """The order of recipes while `subtype` limits the kernel."""
         return ranking(self.memory, self.patterns, subtype)
 
-    def memory_text(
-        self, limit_tokens: int = MEMORY_TOKENS, count: CountTokens = estimated_tokens
-    ) -> str:
+    def memory_text(self, count: CountTokens = estimated_tokens) -> str:
         """What is known of the kernel, for a prompt."""
-        return prompt_text(self.memory, limit_tokens, count)
+        return prompt_text(self.memory, MEMORY_TOKENS, count)
 
-    def patterns_text(
-        self, limit_tokens: int = PATTERN_TOKENS, count: CountTokens = estimated_tokens
-    ) -> str:
+    def patterns_text(self, count: CountTokens = estimated_tokens) -> str:
         """What paid elsewhere, for a prompt."""
-        return patterns_text(self.patterns, limit_tokens, count)
+        return patterns_text(self.patterns, PATTERN_TOKENS, count)
 
 
 class RunMemory:
@@ -110,7 +106,7 @@ class RunMemory:
         self, folder: Path | None, key: KernelKey, snapshot: MemorySnapshot | None = None
     ) -> None:
         """`folder` None: memory is switched off. `snapshot`: of the run that is resumed."""
-        self._memory = Memory(folder) if folder is not None else None
+        self._memory = MemoryStore(folder) if folder is not None else None
         self._key = key
         self._said = False
         self.snapshot = snapshot or self._taken()

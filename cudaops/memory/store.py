@@ -66,7 +66,7 @@ _ELSEWHERE = "set CUDAOPS_MEMORY to a folder that this user may write to, or to 
 _MOVE = f"move it away to start a new one, or {_ELSEWHERE}; nothing in it was changed"
 
 
-class Memory:
+class MemoryStore:
     """What runs learnt, in `folder`/memory.sqlite. Every read sees what is there by then.
 
     Raises EnvironmentFailure where the file or the folder cannot be read or written, or the file is

@@ -50,7 +50,7 @@ def prompt_text(
     """What earlier runs and the user know of this kernel, in at most `limit_tokens`.
 
     Notes first, then what paid, best first, then what was rejected, newest first. A rewrite that
-    was judged several times stands there once. Empty where nothing is known.
+    was judged several times appears once. Empty where nothing is known.
     """
     text = _Bounded(limit_tokens, count)
     if memory.notes:
@@ -93,7 +93,7 @@ def pattern_line(pattern: Pattern) -> str:
 
 
 class _Bounded:
-    """Lines as long as they fit; what does not is counted, in a line that fits too."""
+    """Lines up to a limit; a last line counts those left out."""
 
     _RESERVE = "(9999 more lines are not shown)"
 
@@ -103,7 +103,7 @@ class _Bounded:
         self._heading: str | None = None
 
     def open(self, heading: str) -> None:
-        """Begin a part; its heading stands there once a line of it does."""
+        """Begin a part; its heading appears with its first line."""
         self._heading = heading
 
     def fill(self, lines: Iterable[str], limit: int | None = None) -> None:

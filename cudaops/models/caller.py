@@ -81,7 +81,7 @@ TOKENS_PER_MESSAGE = 8
 
 
 class ModelAnswer(NamedTuple):
-    """What a model said, and what that took."""
+    """A model's answer, with its tokens and time."""
 
     text: str
     """Without thoughts."""

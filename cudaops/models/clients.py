@@ -213,7 +213,7 @@ def _build_nvidia(model: str, access: ModelAccess) -> ChatNVIDIA:
     for message in _NOISE:
         warnings.filterwarnings("ignore", message=message, category=UserWarning)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # deprecated or unlisted: the server has the last word
+        warnings.simplefilter("ignore")  # deprecated or unlisted: the server decides
         if "//integrate.api.nvidia.com" in base_url and determine_model(model) is None:
             endpoint = f"{base_url.rstrip('/')}/chat/completions"
             register_model(

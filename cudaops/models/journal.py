@@ -56,7 +56,7 @@ _ENTRY: TypeAdapter[CallEntry | ToolEntry] = TypeAdapter(CallEntry | ToolEntry)
 
 
 SECRET_CHARACTERS = 12
-"""A shorter key is a word that somebody chose for a server of his own, and stands in code too."""
+"""A shorter key is a word that somebody chose for a server of his own, and is in code too."""
 
 
 class Journal:

@@ -56,7 +56,7 @@ _THOUGHTS = re.compile(r"<think>.*?</think>", re.DOTALL)
 
 
 class StreamCut(ConnectionError):
-    """The stream ended, and nothing said that the answer had."""
+    """The stream ended before the end of the answer."""
 
 
 @dataclass

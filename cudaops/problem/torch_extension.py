@@ -6,9 +6,9 @@ every extension. A copy of the tree then holds them as files:
 
     cudaops_torch/torch_worker.py   builds them, and runs the program with them in their place
                   extensions.json   names and flags
-                  NAME/cuda.cu      what stands in the program as a string
+                  NAME/cuda.cu      what is in the program as a string
 
-Host code in these files, which needs PyTorch's headers, stands in `#ifdef CUDAOPS_HOST_CODE`: the
+Host code in these files, which needs PyTorch's headers, is in `#ifdef CUDAOPS_HOST_CODE`: the
 build defines it, and what compiles a kernel alone does not (1.1 s, and 55 s of CPU a file with
 torch/extension.h: nvcc 13.0 on two cores, 2026-11-30). `as_author_has` puts all back.
 """
@@ -268,7 +268,7 @@ def _listed(one: Recorded.Extension, names: Sequence[str], texts: dict[str, str]
 
 
 def _with_pieces(text: str, scripts: Iterable[SourceFile]) -> tuple[str, list[str]]:
-    """The text that torch wrote with a line around each part that stands in a script as a string,
+    """The text that torch wrote with a line around each part that is in a script as a string,
     and the scripts' paths. Torch joins strings by line ends."""
     found: list[tuple[int, int, int, str]] = []
     for script in scripts:
@@ -294,7 +294,7 @@ class _Constant(NamedTuple):
 
 
 def _constants(script: str) -> list[_Constant]:
-    """Strings that stand in a script by themselves, in order: none of an f-string's."""
+    """Strings that are in a script by themselves, in order: none of an f-string's."""
     try:
         tree = ast.parse(script)
     except SyntaxError:
@@ -323,7 +323,7 @@ def host_code_apart(text: str, name: str) -> str:
     """A CUDA text with its host code, and includes of PyTorch's headers, where only a whole build
     sees them. Raises InputError where device code needs those headers."""
     facts = outline(byte_text(text))
-    spans = [_line(facts, d) for d in facts.lexed.directives if _is_torch_include(facts, d)]
+    spans = [(d.start, d.end) for d in facts.lexed.directives if _is_torch_include(facts, d)]
     for item in facts.items:
         names = _torch_names(facts, item)
         if is_device_side(item) and not (names and item.kind in ("type", "other", "variable")):
@@ -351,10 +351,6 @@ def _is_torch_include(facts: Outline, directive: Directive) -> bool:
         and written is not None
         and _TORCH_HEADER.match(written[1]) is not None
     )
-
-
-def _line(facts: Outline, directive: Directive) -> tuple[int, int]:
-    return directive.start, directive.end
 
 
 def _torch_names(facts: Outline, item: Declaration) -> list[str]:
@@ -428,7 +424,7 @@ def as_author_has(program: Program) -> Program:
 
 
 def require_own_text(program: Program) -> None:
-    """Of a program as its author has it: that the kernel stands in one of the files. Raises
+    """Of a program as its author has it: that the kernel is in one of the files. Raises
     InputError."""
     if program.main_path.startswith(f"{FOLDER}/"):
         raise InputError(

@@ -30,7 +30,7 @@ spelled its way. `cuda`: nvcc or NVRTC, who read them as the author wrote them."
 
 
 def unit_candidate(unit: Unit, *, dialect: Dialect = "gcc") -> str:
-    """The rewrite of a unit that has one, as it stands behind the author's program."""
+    """The rewrite of a unit that has one, as it is behind the author's program."""
     assert unit.rewrite is not None
     later = later_macros(unit.program, unit.program.kernel(unit.kernel))
     return candidate_text(unit.rewrite, dialect=dialect, beside=unit.program.files, later=later)
@@ -45,7 +45,7 @@ def candidate_text(
 ) -> str:
     """A rewrite as an executor compiles it, in `namespace cudaops_candidate`.
 
-    Includes stand above it. Tune names and every macro that the text defines are in force inside
+    Includes are above it. Tune names and every macro that the text defines are in force inside
     only; names that meant something outside mean the same after it. `#line` makes compiler
     messages name `candidate.cu` and the rewrite's own lines. `beside`: the author's files, whose
     dynamic shared memory outside of functions the rewrite may name, and g++ has inside of them.

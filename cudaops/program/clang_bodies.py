@@ -54,7 +54,7 @@ _PLACES = {
     _K.DECL_REF_EXPR, _K.MEMBER_REF_EXPR, _K.ARRAY_SUBSCRIPT_EXPR, _K.UNARY_OPERATOR,
     _K.PAREN_EXPR, _K.CALL_EXPR, _K.CONDITIONAL_OPERATOR,
 }  # fmt: skip
-"""What may be written where it stands without a conversion."""
+"""What may be written where it is without a conversion."""
 
 
 def _is_shared(cursor: Cursor) -> bool:
@@ -62,7 +62,7 @@ def _is_shared(cursor: Cursor) -> bool:
 
 
 def where_of(cursor: Cursor) -> s.Range | None:
-    """Where it stands in the program. What a macro made stands where the whole macro is used; a
+    """Where it is in the program. What a macro made stands where the whole macro is used; a
     name or number handed to a macro stands where it was written, and anything larger made of what
     was handed to one has an empty range at the macro's name."""
     start, end = cursor.extent.start, cursor.extent.end
@@ -338,7 +338,7 @@ class Body:
             found = self._expression(cursor)
             kind = cursor.type.get_canonical()
             self._note_size(kind)
-            if found.type:  # of what stands in parentheses, or under a conversion
+            if found.type:  # of the contents of parentheses, or under a conversion
                 return found
             return replace(
                 found,

@@ -169,7 +169,7 @@ def launched(unit: cindex.TranslationUnit, name: str) -> list[Cursor]:
 
 
 def launches(unit: cindex.TranslationUnit) -> Iterator[s.LaunchedInstance]:
-    """What each launch of the program means; several where it stands in a template. Those whose
+    """What each launch of the program means; several where it is in a template. Those whose
     kernel no other place can name are left out; one in a macro stands where the macro is used."""
     plain = {c.hash for c in definitions(unit.cursor)}
     for function in reached(unit):
@@ -202,7 +202,7 @@ def spelled(kernel: Cursor) -> str | None:
     """A kernel with all its template arguments, as any place of the program can name it; None
     where one is a type that is local or has no name.
 
-    By its mangled name: libclang does not tell what stands in a parameter pack.
+    By its mangled name: libclang does not tell the contents of a parameter pack.
     """
     mangled = re.sub(
         r"(\d+)__device_stub__",
@@ -243,7 +243,7 @@ def _cxx() -> ctypes.CDLL:
 
 
 def walk_fields(
-    kind: cindex.Type, path: str, offset: int, found: list[s.PointerField], deep: int = 0
+    kind: cindex.Type, path: str, offset: int, found: list[s.PointerMember], deep: int = 0
 ) -> str:
     """Collect the pointers in a structure; returns what keeps them from being told."""
     canonical = kind.get_canonical()
@@ -255,7 +255,7 @@ def walk_fields(
             return f"{path} points to a function"
         name = s.normal_type(pointee.spelling)
         const, layout = pointee.is_const_qualified(), layout_of(pointee)
-        found.append(s.PointerField(path, offset, name, const, layout=layout))
+        found.append(s.PointerMember(path, offset, name, const, layout=layout))
     elif canonical.kind == TypeKind.CONSTANTARRAY:
         element = canonical.element_type
         before = len(found)
@@ -272,12 +272,12 @@ def walk_fields(
 
 
 def _walk_record(
-    kind: cindex.Type, path: str, offset: int, found: list[s.PointerField], deep: int
+    kind: cindex.Type, path: str, offset: int, found: list[s.PointerMember], deep: int
 ) -> str:
     declaration = kind.get_declaration()
     if deep > 16:
         return f"{path} is nested too deeply"
-    inner: list[s.PointerField] = []
+    inner: list[s.PointerMember] = []
     bases = [c for c in declaration.get_children() if c.kind == _K.CXX_BASE_SPECIFIER]
     for number, base in enumerate(bases):
         unclear = walk_fields(base.type, path, offset, inner, deep + 1)
@@ -287,7 +287,7 @@ def _walk_record(
     if not bases and _has_bases(declaration):
         end = min((m.get_field_offsetof() // 8 for m in members), default=kind.get_size())
         inner += [
-            s.PointerField(f"{path}+{at}", offset + at, "void", False, is_certain=False)
+            s.PointerMember(f"{path}+{at}", offset + at, "void", False, is_certain=False)
             for at in range(0, end - s.POINTER_BYTES + 1, s.POINTER_BYTES)
         ]
     for member in members:
@@ -317,7 +317,7 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
     size = max(0, canonical.get_size())
     if canonical.kind == TypeKind.POINTER:
         pointee = canonical.get_pointee().get_canonical()
-        inside: list[s.PointerField] = []
+        inside: list[s.PointerMember] = []
         if pointee.kind == TypeKind.RECORD:
             walk_fields(pointee, "", 0, inside)
         return s.TypedParameter(
@@ -326,7 +326,7 @@ def parameter_of(cursor: Cursor) -> s.TypedParameter:
             layout_of(pointee), is_volatile=is_volatile(canonical),
             is_restrict=canonical.is_restrict_qualified(),
         )  # fmt: skip
-    found: list[s.PointerField] = []
+    found: list[s.PointerMember] = []
     unclear = walk_fields(canonical, cursor.spelling, 0, found)
     is_reference = canonical.kind in REFERENCES
     if is_reference:

@@ -16,7 +16,7 @@ _K = CursorKind
 
 
 def is_own(cursor: Cursor) -> bool:
-    """Whether it stands in a file of the program."""
+    """Whether it is in a file of the program."""
     file = cursor.location.file
     return bool(file is not None and file.name.startswith(f"{ROOT}/"))
 

@@ -27,7 +27,7 @@ _WIDE_ALIGNMENT: dict[tuple[Element, int], int] = {
 
 
 class _NotTold(Exception):
-    """Something stands there that is neither a number nor a pointer, or nobody can say where."""
+    """A member that is neither a number nor a pointer, or has no known offset."""
 
 
 class _Piece(NamedTuple):
@@ -146,7 +146,7 @@ def _record(kind: Any, deep: int) -> _Part:
             continue
         part, at = _part(member.type, deep + 1), member.get_field_offsetof() // 8
         wide_at = _aligned(wide_end, part.wide_alignment)
-        # What is packed, or aligned on its own, stands elsewhere: where, widened, is not told.
+        # What is packed, or aligned on its own, is elsewhere: where, widened, is not told.
         is_wide &= part.is_wide and at == _aligned(end, part.alignment)
         pieces += _below(member, at, wide_at, part)
         end, wide_end = at + part.size, wide_at + part.wide_size

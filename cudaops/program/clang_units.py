@@ -70,13 +70,13 @@ _OPTIONS = (
 _STANDARD = "-std=gnu++17"
 """Where a build names none."""
 _AUTHORS = re.compile(r'#include "([^"\n]+)"\n')
-"""How a rewrite begins that stands below its author's program."""
+"""How a rewrite begins that is below its author's program."""
 _WHOLE = "/cudaops-whole.cu"
 """Includes the program's main file."""
 _ASKED, _INSTANCE = "static auto* ", "cudaops_instance"
 """How it asks for an instance, and under which name."""
 _AUTHOR = "/cudaops-author.h"
-"""Includes the author's, for all rewrites that stand below it."""
+"""Includes the author's, for all rewrites that are below it."""
 _FUNCTIONS: tuple[tuple[str, list[Any], Any], ...] = (
     ("clang_getCursorBinaryOperatorKind", [Cursor], ctypes.c_int),
     ("clang_getCursorUnaryOperatorKind", [Cursor], ctypes.c_int),
@@ -115,7 +115,7 @@ class Clang:
         self._prelude(_STANDARD)
         self._author = f"{folder}/author.pch"
         self._compiled: tuple[Any, bool] = (None, False)
-        """The program that stands there, and whether it has no errors."""
+        """The program that is there, and whether it has no errors."""
 
     def _prelude(self, standard: str) -> str:
         """What every reading by this standard begins with."""
@@ -149,7 +149,7 @@ class Clang:
     def _compile_author(
         self, files: dict[str, str], main: str, path: str, flags: Sequence[str]
     ) -> bool:
-        """Have the program that a rewrite stands below compiled once for all rewrites of it. False
+        """Have the program that a rewrite is below compiled once for all rewrites of it. False
         where it has errors, which every reading of it is to see."""
         others = {name: text for name, text in files.items() if name != main}
         asked = (others, path, tuple(flags))
@@ -193,7 +193,7 @@ class Clang:
 
 
 def cursor_at(unit: cindex.TranslationUnit, path: str, offset: int) -> Cursor:
-    """What stands at this byte of a file that was parsed."""
+    """What is at this byte of a file that was parsed."""
     file = cindex.File.from_name(unit, path)
     return Cursor.from_location(unit, cindex.SourceLocation.from_offset(unit, file, offset))
 

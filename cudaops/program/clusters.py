@@ -39,7 +39,7 @@ class StatedCluster(NamedTuple):
     start: int
     """Byte of the word."""
     extents: tuple[str, ...]
-    """One to three, as written, where nothing else stands between the parentheses."""
+    """One to three, as written, where nothing else is between the parentheses."""
 
 
 def stated_clusters(facts: Outline) -> Iterator[StatedCluster]:
@@ -59,9 +59,9 @@ def stated_clusters(facts: Outline) -> Iterator[StatedCluster]:
 def cluster_problems(
     facts: Outline, words: Sequence[int], tuned: Mapping[str, Sequence[int]]
 ) -> Iterator[tuple[int, str]]:
-    """What is wrong with the clusters of a rewrite, with the byte where it stands.
+    """What is wrong with the clusters of a rewrite, with the byte where it is.
 
-    `words`: where `__cluster_dims__` stands in the text, in any place. `tuned`: the values that a
+    `words`: where `__cluster_dims__` is in the text, in any place. `tuned`: the values that a
     tune name may have.
     """
     found = list(stated_clusters(facts))

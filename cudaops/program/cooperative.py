@@ -49,7 +49,7 @@ def _waiting(texts: tuple[str, ...]) -> frozenset[str]:
 
 
 def _named(text: str) -> Iterator[tuple[str, Sequence[Token]]]:
-    """Functions, classes and macros with what stands in each."""
+    """Functions, classes and macros with the contents of each."""
     facts = outline(byte_text(text))
     for item in facts.items:
         yield item.name, [t for t in facts.tokens if item.start <= t.start < item.end]

@@ -34,7 +34,7 @@ _ATTRIBUTES = frozenset({"__align__", "alignas", "__attribute__"})
 _TO_ITS_LINES_END = re.compile(r"(?:[ \t\r\f\v]|/\*[^\n]*?\*/)*(?://[^\n]*)?(?:\n|$)")
 _CONTROLS = frozenset({"if", "for", "while", "switch", "catch", "constexpr"})
 _OPENS_BLOCK = frozenset({"{", "}", ";", "else", "do", "try", ":"})
-"""What stands before a brace that opens no function."""
+"""What comes before a brace that opens no function."""
 
 
 class SharedGlobal(NamedTuple):
@@ -201,7 +201,7 @@ def _unqualified(facts: Outline, first: int, last: int, shared: SharedGlobal) ->
 
 
 def _parameter_words(tokens: Sequence[Token], brace: int) -> set[str]:
-    """What stands between the parentheses before a body: parameters hide what they are called."""
+    """What is between the parentheses before a body: parameters hide what they are called."""
     at = brace - 1
     while at > 0 and tokens[at].text in _BEFORE_BODY - {")"}:
         at -= 1

@@ -18,7 +18,7 @@ Aliases = frozenset[tuple[str, frozenset[str]]]
 
 def space_aliases(lexed: Lexed, known: Aliases = frozenset()) -> Aliases:
     """Object-like macros that stand for `__global__`, `__device__` or `__host__`, with which, by
-    themselves or by macros that are known or stand above; as `NAME(` those that define a kernel."""
+    themselves or by macros that are known or are above; as `NAME(` those that define a kernel."""
     meant = merged(known)
     found: dict[str, frozenset[str]] = {}
     for directive in lexed.directives:

@@ -61,7 +61,7 @@ Environment = Mapping[str, ExpressionValue]
 
 @dataclass(frozen=True)
 class Expression:
-    """A `LaunchExpression` that knows how it is spelled and where it stands, for its errors."""
+    """A `LaunchExpression` that knows how it is spelled and where it is, for its errors."""
 
     text: str
     root: LaunchExpression
@@ -86,7 +86,7 @@ class Expression:
 
 
 def parse(text: str, line: int = 1, column: int = 1) -> Expression:
-    """Read one expression that stands at `line`:`column`. Raises PlanError."""
+    """Read one expression that is at `line`:`column`. Raises PlanError."""
     if len(text) > MAX_LENGTH:
         raise PlanError(f"expression is longer than {MAX_LENGTH} characters", line, column)
     return Expression(text, Parser(text, line, column).expression(), line, column)

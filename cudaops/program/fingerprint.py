@@ -27,10 +27,10 @@ SHINGLE = 5
 """Tokens in a row that are compared as one: long enough to tell `a[i][k]` from `a[k][i]`."""
 DUPLICATE = 1.0
 """Least similarity at which a rewrite counts as tried already. Measured on 2026-11-20 over the
-honest rewrites of tests/exploits and a recipe's (33 texts of 95 to 1,798 tokens,
+correct rewrites of tests/exploits and a recipe's (33 texts of 95 to 1,798 tokens,
 tests/program/test_fingerprint.py): copies with other names, comments, layout and order of tune
 values have 1 exactly. One changed literal, operator or index (1,228 of them) leaves at most 0.90 in
-the shortest and 0.994 in the longest; two honest rewrites of one kernel are at most 0.84 alike. So
+the shortest and 0.994 in the longest; two correct rewrites of one kernel are at most 0.84 alike. So
 no smaller value would do for texts of every length."""
 
 
@@ -46,7 +46,7 @@ def structure_key(program: Program, kernel: Kernel) -> str:
     """16 hex digits over a kernel's tokens and those of all that it uses, names and layout aside.
 
     It uses device functions, macros, constants and types of the program, directly or through one
-    another. Neither file names nor host code count, nor which file a definition stands in.
+    another. Neither file names nor host code count, nor which file a definition is in.
     """
     texts = [byte_text(f.text) for f in program.files]
     spaces = spaces_of(texts)

@@ -169,7 +169,7 @@ _ALIGNED = re.compile(
 
 def _alignment_first(text: str) -> str:
     """`__shared__ alignas(16)` as `alignas(16) __shared__`, of the same length: nvcc takes both,
-    and clang only what stands before the attribute that the first word becomes."""
+    and clang only what is before the attribute that the first word becomes."""
     return _ALIGNED.sub(r"\3\2\1", text)
 
 

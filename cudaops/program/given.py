@@ -1,4 +1,4 @@
-"""Programs that arrive from strangers: what they include or are given stays below their folder."""
+"""Untrusted programs: what they include or are given stays below their folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check_includes(files: Mapping[str, str]) -> None:
 
 
 def leaves_folder(word: str) -> bool:
-    """Whether a program's argument, or what stands behind an `=` in it, is an absolute path or
+    """Whether a program's argument, or what is behind an `=` in it, is an absolute path or
     climbs with `..`: isolation lets a program read the files that its arguments name."""
     starts = [0, *(at + 1 for at, letter in enumerate(word) if letter == "=")]
     named = [PurePosixPath(word[start:]) for start in starts]

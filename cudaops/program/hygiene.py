@@ -94,7 +94,7 @@ def check_preprocessed(
     authors: AuthorsPtx = NO_PTX,
     clusters: Mapping[str, Dim3] | None = None,
 ) -> Hygiene:
-    """The same rules for a text without macros; inline PTX stands there as written or, for a C++
+    """The same rules for a text without macros; inline PTX is there as written or, for a C++
     compiler, as what it means.
 
     `author_words` are the names in the author's own device code: what the baseline asks too (a

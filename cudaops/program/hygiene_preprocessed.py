@@ -62,7 +62,7 @@ def candidate_part(output: str, included_as: str, source: str) -> CandidateText:
     """Take the candidate's part out of the whole unit's preprocessed text.
 
     `included_as`: the file that holds `candidate_text`. `source`: the rewrite as written; what
-    follows its last line is ours. Raises NotTheCandidate where text of another file stands within,
+    follows its last line is ours. Raises NotTheCandidate where text of another file is within,
     or where the end is not the one that we wrote.
     """
     last = source.count("\n") + 1

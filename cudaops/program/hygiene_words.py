@@ -86,7 +86,7 @@ def refused_words(
     """Host calls, assembly, launches, names of ours, attributes that do more than describe.
 
     `asm_read`: where asm statements begin that were read in full. `translated`: whether they may
-    stand there as the C++ that `program.ptx_asm` writes for them.
+    are there as the C++ that `program.ptx_asm` writes for them.
     """
     tokens = live_tokens(lexed)
     for index, token in enumerate(tokens):

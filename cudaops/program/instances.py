@@ -150,7 +150,7 @@ def is_type_parameter(written: str) -> bool:
 def callee_of(demangled: str) -> str:
     """The callable part of a demangled function: `ops::scale<float, 4>`.
 
-    Return type and parameters go; what stands between angle brackets stays.
+    Return type and parameters go; what is between angle brackets stays.
     """
     depth = 0
     end = len(demangled)

@@ -68,7 +68,7 @@ class LaunchCall(NamedTuple):
     open_paren: int
     """Offset of the `(` of the arguments."""
     directive: Directive | None
-    """The `#define` it stands in."""
+    """The `#define` it is in."""
     macro_parameter: bool
     """The callee is a parameter of that macro."""
     plain: bool
@@ -77,7 +77,7 @@ class LaunchCall(NamedTuple):
     """A call of one of `PACKED`: what it launches does not show. Only of `cudaLaunchKernelEx` there
     are arguments, the configuration and the kernel first."""
     between: ByteRange | None = None
-    """What stands between `<<<` and `>>>` where directives choose among geometries there, so that
+    """What is between `<<<` and `>>>` where directives choose among geometries there, so that
     `geometry` tells nothing."""
 
 
@@ -98,7 +98,7 @@ def find_launches(lexed: Lexed) -> Iterator[LaunchCall]:
 
 
 def _packed(lexed: Lexed, at: int) -> LaunchCall | None:
-    """The call whose name stands there; None for a declaration."""
+    """The call whose name is there; None for a declaration."""
     tokens = lexed.tokens
     if tokens[at].directive >= 0 or at + 1 >= len(tokens) or tokens[at + 1].text != "(":
         return None
@@ -170,7 +170,7 @@ def _made(
 
 
 def _pasted_start(tokens: Sequence[Token], at: int) -> int:
-    """Index of the first of the tokens that `##` pastes to one, the last of which stands there."""
+    """Index of the first of the tokens that `##` pastes to one, the last of which is there."""
     while at >= 3 and [t.text for t in tokens[at - 2 : at]] == ["#", "#"]:
         at -= 3
     return at

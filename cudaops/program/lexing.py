@@ -1,4 +1,4 @@
-"""CUDA C++ text to tokens that know where they stand; comments and strings never look like code.
+"""CUDA C++ text to tokens that know where they are; comments and strings never look like code.
 
 Every scanner of this package works on the file's UTF-8 bytes seen as Latin-1 text
 (`byte_text`), so that an offset into the text is an offset into the bytes.
@@ -246,7 +246,7 @@ def opening_angle(tokens: Sequence[Token], closer: int) -> int | None:
 
 
 def split_commas(tokens: Sequence[Token], *, angles: bool = False) -> list[list[Token]]:
-    """Tokens between commas that stand outside of brackets; with `angles`, of `<>` as well."""
+    """Tokens between commas that are outside of brackets; with `angles`, of `<>` as well."""
     parts: list[list[Token]] = [[]]
     index = 0
     while index < len(tokens):

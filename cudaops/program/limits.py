@@ -27,7 +27,7 @@ _LAUNCH_NOTHING = frozenset({
     "BlockReduce", "BlockScan", "WarpReduce", "WarpScan", "Sum", "Max", "Min", "BlockLoad",
     "BlockStore", "BlockRadixSort", "LaneId",
 })  # fmt: skip
-"""Of what stands in them, what is a value or a function of a thread or block."""
+"""Of what is in them, what is a value or a function of a thread or block."""
 
 
 def find_limits(

@@ -225,7 +225,7 @@ def _pairs_pasted(body: Sequence[Token]) -> list[tuple[Token, Token]]:
 
 
 def _pairs_quoted(body: Sequence[Token]) -> list[tuple[Token, Token]]:
-    """Each `#` that stands alone, and what follows it."""
+    """Each `#` that is alone, and what follows it."""
     around = ["", *(t.text for t in body), ""]
     return [
         (body[at], body[at + 1])
@@ -357,9 +357,9 @@ def stand_for_several(parts: Sequence[str], files: Iterable[Lexed]) -> bool:
 
 
 def later_macros(program: Program, kernel: Kernel) -> tuple[str, ...]:
-    """Macros in force behind the program whose names stand in the kernel's file as something else,
+    """Macros in force behind the program whose names are in the kernel's file as something else,
     before the end of the kernel: parameters `B`, `T` of kernels above `#define B 8`. A rewrite
-    stands behind the program where it is compiled alone, and means what the author meant."""
+    is behind the program where it is compiled alone, and means what the author meant."""
     walk = _Walk({f.path: lex(byte_text(f.text)) for f in program.files}, kernel)
     for path in (program.main_path, *walk.files):
         walk.file(path)

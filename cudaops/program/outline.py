@@ -1,4 +1,4 @@
-"""What stands at namespace scope of a CUDA text: functions, variables, types, each with its extent.
+"""What is at namespace scope of a CUDA text: functions, variables, types, each with its extent.
 
 A parser loses whole kernels where a body holds a macro loop; matching brackets does not, since a
 body need not be understood to know where it ends.
@@ -103,7 +103,7 @@ class Outline:
         return item if item is not None and offset < item.end else None
 
     def is_in_device_code(self, offset: int) -> bool:
-        """Whether a byte stands in what a GPU runs."""
+        """Whether a byte is in what a GPU runs."""
         item = self.item_at(offset)
         return item is not None and bool(item.spaces & {"__global__", "__device__"})
 
@@ -126,7 +126,7 @@ class Spaces(NamedTuple):
     aliases: Aliases = frozenset()
     functions: Functions = frozenset()
     """Functions declared for the device: a definition that names no space has those of its
-    declaration, wherever that stands."""
+    declaration, wherever that is."""
 
 
 def spaces_of(texts: Iterable[str]) -> Spaces:
@@ -185,7 +185,7 @@ def _declared_for_device(raw: str, aliases: Aliases) -> Functions:
 def _with_members(
     facts: Outline, items: Iterable[Declaration], owner: str = ""
 ) -> Iterator[tuple[str, Declaration]]:
-    """Items, and of types what stands in their braces with the type's name."""
+    """Items, and of types the contents of their braces with the type's name."""
     for item in items:
         yield owner, item
         if item.kind == "type":

@@ -86,7 +86,7 @@ def _signature(facts: Outline, item: Declaration) -> Signature:
 def left_out(outlines: Iterable[Outline], launch: LaunchCall) -> list[Edit]:
     """Puts the defaults of parameters that a launch leaves out behind its arguments: a pointer to a
     function does not know them. None where a kernel of that name takes exactly these arguments,
-    several could be meant, or the launch stands in a macro."""
+    several could be meant, or the launch is in a macro."""
     given, found = len(launch.arguments), set[tuple[str, ...]]()
     for facts in outlines:
         for item in facts.items:
@@ -108,7 +108,7 @@ def left_out(outlines: Iterable[Outline], launch: LaunchCall) -> list[Edit]:
 
 
 def defaults_of(parameters: str) -> tuple[str, ...]:
-    """What stands behind `=` of each parameter, empty where nothing does."""
+    """What is behind `=` of each parameter, empty where nothing does."""
     lexed = lex(byte_text(parameters))
     found = []
     for part in split_commas(lexed.tokens, angles=True):
@@ -209,7 +209,7 @@ def exact_address(kernel: Kernel, signature: Signature, callee: str) -> str:
 
 
 class Probes:
-    """What stands beside the kernels of a program that is run, and is asked at their launches."""
+    """What is beside the kernels of a program that is run, and is asked at their launches."""
 
     def __init__(
         self, kernels: Sequence[Kernel], outlines: dict[str, Outline], unclear: Iterable[str] = ()
@@ -338,7 +338,7 @@ def _completing(name: str, kernel: Kernel, signature: Signature) -> str:
 
 
 def has_closure(argument: str) -> bool:
-    """Whether a lambda stands in it: in what is not evaluated C++17 takes none."""
+    """Whether a lambda is in it: in what is not evaluated C++17 takes none."""
     tokens = lex(byte_text(argument)).tokens
     return any(
         token.text == "[" and (at == 0 or tokens[at - 1].text in _BEFORE_CLOSURE)
@@ -354,14 +354,14 @@ def _words(signature: Signature) -> list[str]:
 
 
 def _is_cut(facts: Outline, item: Declaration) -> bool:
-    """Whether a directive stands in its head."""
+    """Whether a directive is in its head."""
     assert item.parameters is not None
     first, last = facts.tokens[item.first].start, facts.tokens[item.parameters[1]].end
     return any(first <= d.start < last for d in facts.lexed.directives)
 
 
 def _condition(facts: Outline, item: Declaration) -> str:
-    """What stands between its template header and its type: `requires C<T> `, and a word that keeps
+    """What is between its template header and its type: `requires C<T> `, and a word that keeps
     `::` of the type from it."""
     if item.template is None:
         return ""

@@ -83,7 +83,7 @@ class StructurePointer(NamedTuple):
 
 
 Given = LaunchNumber | Packed | StructurePointer | str
-"""A string is an expression of the plan as it stands."""
+"""A string is an expression of the plan as it is."""
 
 
 @dataclass(frozen=True)

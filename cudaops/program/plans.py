@@ -89,7 +89,7 @@ def resolve(rewrite: Rewrite, kernel: Kernel, workload: Workload) -> ResolvedPla
     Where a `@requires` does not hold the plan is not applicable and holds the baseline's launch.
     Raises PlanError for an unknown name or a value no device takes.
     """
-    found = _directives(rewrite)
+    found = read_directives(rewrite.source)
     env = environment(rewrite, kernel, workload)
     _check_names(found, env)
     for condition in found.requires:
@@ -114,7 +114,10 @@ def resolve_in(source: str, env: Mapping[str, ExpressionValue]) -> ResolvedPlan:
 def _resolved_plan(
     found: Directives, env: Environment, clusters: Mapping[str, Dim3]
 ) -> ResolvedPlan:
-    scratch = {s.name.text: _scratch_bytes(s.size, env) for s in found.scratch}
+    scratch = {
+        s.name.text: _in_range(s.size, env, 1, MAX_SCRATCH_BYTES, "scratch size")
+        for s in found.scratch
+    }
     if sum(scratch.values()) > MAX_SCRATCH_BYTES:
         found.scratch[0].name.fail("scratch buffers exceed 8 GiB together")
     launches = tuple(
@@ -203,10 +206,6 @@ def _check_tune_names(found: Directives, signatures: Mapping[str, KernelSignatur
                 )
 
 
-def _directives(rewrite: Rewrite) -> Directives:
-    return read_directives(rewrite.source)
-
-
 def _all_expressions(found: Directives) -> list[Expression]:
     listed = [*found.requires, *(s.size for s in found.scratch)]
     for launch in found.launches:
@@ -246,10 +245,6 @@ def _in_range(expression: Expression, env: Environment, least: int, most: int, w
             expression.line, expression.column,
         )  # fmt: skip
     return value
-
-
-def _scratch_bytes(size: Expression, env: Environment) -> int:
-    return _in_range(size, env, 1, MAX_SCRATCH_BYTES, "scratch size")
 
 
 def _resolved(

@@ -6,7 +6,7 @@ comment, an operand or a string put together from others. `ptx_instructions` say
 there may be. Both the gate and the processor's build use this reading: what is judged is what runs.
 
 The author's own statements (`author`) are not judged: they may hold what `ptx_machine` lists too,
-stand in macros, be spelled in every way that nvcc takes, and leave unset what they like. A rewrite
+are in macros, be spelled in every way that nvcc takes, and leave unset what they like. A rewrite
 may hold such a statement as its author spells it, with other operands (`known`).
 """
 
@@ -33,7 +33,7 @@ _VOLATILE = frozenset({"volatile", "__volatile__", "__volatile"})
 _CONSTRAINT = re.compile(r"(?P<sign>[=+]?)(?P<early>&?)(?P<letter>[hrlfdn])")
 _RAW_STRING = re.compile(r'R"(?P<mark>[^(]*)\((?P<text>.*)\)(?P=mark)"', re.DOTALL)
 _AHEAD = frozenset({";", "{", "}", "else"})
-"""What stands before a statement. A `)` is none: `f(x) asm("exit")` would name a function of the
+"""What comes before a statement. A `)` is none: `f(x) asm("exit")` would name a function of the
 host's."""
 
 
@@ -54,7 +54,7 @@ class AsmStatement(NamedTuple):
     first: tuple[str, ...] = ()
     """What they need declared."""
     directive: int = -1
-    """Of the macro that it stands in."""
+    """Of the macro that it is in."""
     spelling: Spelling = ()
 
 
@@ -299,7 +299,7 @@ class _Reader:
             yield Operand(found["letter"], is_read, outputs, text)
 
     def _given(self, inside: Sequence[Token]) -> str:
-        """What stands between an operand's parentheses, a macro's parameters by new names."""
+        """What is between an operand's parentheses, a macro's parameters by new names."""
         names = _parameters(self.lexed, inside[0].directive)
         parts, at = [], inside[0].end
         for token in inside[1:-1]:

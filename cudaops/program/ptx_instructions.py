@@ -68,7 +68,7 @@ _MEMORY = re.compile(
     r"(?P<prefetch>\.L2::(?:64B|128B|256B))?"
     r"(?:\.v(?P<vector>[24]))?\.(?P<type>[bus]32|[bus]64|f32|f64)"
 )
-"""Cache hints change when memory is reached and never what stands there."""
+"""Cache hints change when memory is reached and never what is there."""
 
 
 def _memory(opcode: str) -> PtxOperation | None:

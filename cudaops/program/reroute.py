@@ -90,7 +90,7 @@ def device_view_files(
 def kernel_registrations(program: Program) -> list[str]:
     """Lines behind the program, by which launches through a pointer are told by their kernel's
     name; empty where every launch names its kernel. Of templates those instances have one that the
-    program names by numbers and C++'s own types; those of overloaded kernels stand beside them
+    program names by numbers and C++'s own types; those of overloaded kernels are beside them
     (`Probes`)."""
     names = Counter(k.name for k in program.kernels)
     plain = {k.plain_name for k in program.kernels}
@@ -345,7 +345,7 @@ def _name_in_macro(launch: LaunchCall, lexed: Lexed) -> str:
 
 
 def _geometry(launch: LaunchCall, lexed: Lexed) -> str:
-    """What stands between `<<<` and `>>>`, as arguments of a function."""
+    """What is between `<<<` and `>>>`, as arguments of a function."""
     parts = [one_line(lexed, p.start, p.end) for p in launch.geometry]
     parts[:2] = [f"dim3{p}" if p.startswith("{") else p for p in parts[:2]]
     return ", ".join(parts)

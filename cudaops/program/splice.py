@@ -163,7 +163,7 @@ def spliced_rewrite(program: Program, again: Callable[[Rewrite], Program]) -> Re
     none is there.
 
     Raises InputError where the program is not what `again` makes of the author's with this rewrite:
-    what is judged would not be what stands there.
+    what is judged would not be what is there.
     """
     for file in program.files:
         _, begin, rest = file.text.partition(_BEGIN)
@@ -253,7 +253,7 @@ class _Place(NamedTuple):
 
     @staticmethod
     def of(program: Program, kernel: Kernel, wanted: Sequence[str]) -> _Place:
-        """Right after the kernel where its launches follow in the same file, or stand in files that
+        """Right after the kernel where its launches follow in the same file, or are in files that
         see it declared; else before the declaration that holds the first launch."""
         require_names(kernel)
         sites = [s for s in program.launches if _is_replaced(program, s, kernel, wanted)]
@@ -404,7 +404,7 @@ def _meant(program: Program, site: LaunchSite, kernel: Kernel) -> set[str]:
 
 
 def is_dependent(program: Program, site: LaunchSite) -> bool:
-    """Whether the launch names its instance by parameters of the template that it stands in, or by
+    """Whether the launch names its instance by parameters of the template that it is in, or by
     what that template's body calls a type or a constant of its own."""
     return bool(_names(site.template_arguments or "") & _template_names(program, site))
 
@@ -485,7 +485,7 @@ def _block(
 def _framed(
     place: _Place, kernel: Kernel, rewrite: Rewrite, includes: str, host: Sequence[str]
 ) -> str:
-    """`host`: what the rewrite's namespace needs beside it and what stands behind that; empty where
+    """`host`: what the rewrite's namespace needs beside it and what is behind that; empty where
     no text launches it."""
     helpers, wrapper = ([one] for one in host) if host else ([], [])
     lexed = lex(byte_text(rewrite.source))

@@ -23,7 +23,7 @@ BUILTINS = frozenset({"threadIdx", "blockIdx", "blockDim", "gridDim"})
 
 
 class NotUnderstood(Exception):
-    """The program says something that is not modelled; whoever asked must leave it alone."""
+    """The program uses a construct that is not modelled; the caller must not change it."""
 
 
 class Range(tuple[str, int, int]):
@@ -74,7 +74,7 @@ class Number(_Typed):
 
     text: str
     constant: str = field(default="", compare=False)
-    """The function's own constant that stands there: its text needs the declaration."""
+    """The function's own constant that is there: its text needs the declaration."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Index(_Typed):
 
 @dataclass(frozen=True)
 class Call(_Typed):
-    """`function(arguments)`. A function of the program stands under the name that it has in
+    """`function(arguments)`. A function of the program is under the name that it has in
     `KernelForm.functions`, any other under its unqualified one; a method's object comes first."""
 
     function: str
@@ -323,14 +323,14 @@ class Layout:
     wide_size_bytes: int | None
     """With every floating type widened; None: not known."""
     fields: tuple[NumberField, ...]
-    """All its numbers; none where anything else stands in it than these and padding, but for
+    """All its numbers; none where anything else is in it than these and padding, but for
     pointers in a structure that is passed by value."""
     pointers: tuple[tuple[int, int], ...] = ()
     """Where these stand, and where with every floating type widened."""
 
 
 @dataclass(frozen=True)
-class PointerField:
+class PointerMember:
     """A pointer inside of a structure."""
 
     path: str
@@ -341,7 +341,7 @@ class PointerField:
     is_const: bool
     is_certain: bool = True
     """False for a word of a template's base class, of which libclang does not tell the members: it
-    is a pointer where an address stands in it."""
+    is a pointer where an address is in it."""
     layout: Layout | None = None
     """Of the structures that it points to."""
 
@@ -357,7 +357,7 @@ class TypedParameter:
     is_const: bool = False
     """For a pointer: whether what it points to is const."""
     size_bytes: int = 0
-    pointers: tuple[PointerField, ...] = ()
+    pointers: tuple[PointerMember, ...] = ()
     """Of a structure, nested ones included; of a pointer in the structures it points to, as far as
     they can be told."""
     unclear: str = ""
@@ -438,7 +438,7 @@ class LaunchedInstance:
     within: str
     """Mangled name of the function that launches it."""
     is_only: bool
-    """The launch means no other: it stands in no template."""
+    """The launch means no other: it is in no template."""
     defined: Range | None = None
     """Where the kernel, or its template, is defined."""
 
@@ -553,7 +553,7 @@ _KINDS = {
     for kind in (
         Number, Name, Member, Index, Call, Cast, Unary, Step, Binary, Choice, Assign, Values,
         Unmodelled, Declare, Refer, Evaluate, If, For, Do, Switch, Label, Leave, Give, Block,
-        Opaque, PointerField, NumberField, Layout, TypedParameter, TypedVariable, Function,
+        Opaque, PointerMember, NumberField, Layout, TypedParameter, TypedVariable, Function,
         KernelForm, LaunchedInstance,
     )
 }  # fmt: skip

@@ -216,7 +216,7 @@ def device_source(
 
 
 def standing_beside(program: Program, source: str) -> str:
-    """A rewrite's text as it stands beside the author's program, line by line: what it says again
+    """A rewrite's text as it is beside the author's program, line by line: what it says again
     with his words (types, variables that host code fills) is his, and its functions have other
     names than his for the same types, between which a call could not choose."""
     text = byte_text(source)
@@ -236,7 +236,7 @@ def _outlines(program: Program) -> tuple[Outline, ...]:
 
 
 def _taking_types(program: Program) -> frozenset[str]:
-    """Functions that speak of a type of the program: calls find them wherever they stand."""
+    """Functions that speak of a type of the program: calls find them wherever they are."""
     outlines = _outlines(program)
     types: set[str] = set()
     for facts in outlines:

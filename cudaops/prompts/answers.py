@@ -41,7 +41,7 @@ _MAX_LINES = 400
 _MAX_TEMPLATES = 400
 _MAX_RAW_STRINGS = 32
 """More of these than any kernel has: brackets within one another, preprocessor lines, template
-headers, raw strings. Judgement; a recipe's output, the prompts' exemplars and the honest rewrites
+headers, raw strings. Judgement; a recipe's output, the prompts' exemplars and the correct rewrites
 of tests/exploits (39 texts) have at most 7, 17, 1 and 0. The readers of `program` follow a text's
 nesting: these bound their time."""
 
@@ -99,7 +99,7 @@ _MISPLACED = re.compile(
     re.MULTILINE,
 )
 """A directive that nobody would read: as code or in `/* */`; or one whose `smem=` would be lost, as
-it stands in a line below. Other parts are missed where they are lost."""
+it is in a line below. Other parts are missed where they are lost."""
 _PAIRS = {")": "(", "]": "[", "}": "{"}
 
 _FAMILIES = r"cublas|cudnn|cufft|cusolver|cusparse|cutensor|curand|nvrtc|nvjpeg|nccl|magma"
@@ -218,7 +218,7 @@ def _unreadable(block: FencedBlock) -> Unusable | None:
 
 
 def _unplanned(source: str, kernel: Kernel, allow_libraries: bool) -> Unusable | None:
-    """What stands in the way of its plan being read, a library's header, or a whole program."""
+    """What prevents its plan from being read, a library's header, or a whole program."""
     facts = outline(byte_text(source))
     if library := min([*_libraries(facts.lexed, allow_libraries)], default=None):
         at, reason = library

@@ -90,7 +90,7 @@ class Elision(NamedTuple):
     line: int
     """1-based."""
     text: str
-    """What stands in its place, in one line."""
+    """What is in its place, in one line."""
 
 
 def elision(source: str) -> Elision | None:

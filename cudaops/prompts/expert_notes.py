@@ -2,7 +2,7 @@
 
 A model's question holds the ids of all and the text of the few that bear on the verdict; over MCP
 those that fired are named, and read where they are wanted. The texts lie in `expert/`; when each
-fires stands here (`TRIGGERS`), all of it in docs/expert-notes.md.
+fires is here (`TRIGGERS`), all of it in docs/expert-notes.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cudaops.errors import InputError
 MOST_FIRED = 5
 """Notes given in full at once: five of at most 320 tokens leave room in a prompt of 8,000."""
 MOST_BEARING = 2
-"""Of them in a model's question: each stands beside the evidence, and more is not read."""
+"""Of them in a model's question: each is beside the evidence, and more is not read."""
 
 _FIELDS = ("id", "title", "signal", "subtypes", "sources")
 
@@ -34,7 +34,7 @@ _SEVEREST_FIRST: tuple[Severity, ...] = ("critical", "warning", "info")
 
 
 class ExpertNote(NamedTuple):
-    """A brief on one bottleneck, for whoever writes a rewrite."""
+    """A brief on one bottleneck, for the author of a rewrite."""
 
     id: str
     title: str

@@ -135,7 +135,7 @@ def read_nothing(text: str) -> str:
 
 def read_lesson(text: str) -> str:
     """The first line that says something, without markdown, at most MAX_LESSON characters, fit to
-    stand in later prompts; empty where nothing is left."""
+    are in later prompts; empty where nothing is left."""
     answer = answer_text(text[:MAX_ANSWER])
     answer = prose(answer).strip() or "\n".join(block.text for block in fenced_blocks(answer))
     with suppress(ValueError, RecursionError, TypeError, KeyError):

@@ -83,7 +83,7 @@ class Briefing(NamedTuple):
     judging: Judging | None = None
     """How a rewrite is timed and judged; None: not said."""
     values: tuple[ValueSummary, ...] = ()
-    """What stands in the captured buffers."""
+    """Contents of the captured buffers."""
     exemplar: str = ""
     """A rewrite to learn the form from, chosen once for a run: `exemplars.exemplar_for` of the
     baseline's verdict, or what a recipe that applies wrote."""

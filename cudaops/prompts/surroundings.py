@@ -1,4 +1,4 @@
-"""What a kernel's text leans on: device functions, types, constants and macros of its program."""
+"""What a kernel's text uses: device functions, types, constants and macros of its program."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Piece(NamedTuple):
 def surroundings(program: Program, kernel: Kernel) -> str:
     """Declarations that the kernel uses, directly or through one another, in the program's order.
 
-    Found by name, so that one too many may be among them. Empty where the kernel stands alone.
+    Found by name, so that one too many may be among them. Empty where the kernel is alone.
     """
     pieces: dict[str, list[_Piece]] = {}
     for index, file in enumerate(program.files):

@@ -19,7 +19,7 @@ _CONTROL = re.compile(
     re.IGNORECASE,
 )
 """Beginnings of what chat templates and tokenizers take for control words of their own, wherever
-they stand in a message: `<|eot_id|>`, `</s>`, `<start_of_turn>`, `[INST]`, and of Nemotron
+they are in a message: `<|eot_id|>`, `</s>`, `<start_of_turn>`, `[INST]`, and of Nemotron
 `<SPECIAL_12>` and `/no_think`. None of them is needed in CUDA source."""
 _UNSEEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn"})
 """Control, format (direction marks, tag characters), surrogate, private and unassigned."""
@@ -93,7 +93,7 @@ def answer_text(answer: str) -> str:
 
 
 def one_line(text: str, most: int) -> str:
-    """At most `most` characters of a model's words on one line, fit to stand within a prompt: no
+    """At most `most` characters of a model's words on one line, fit to be put into a prompt: no
     fence, tag, role or other mark by which its reader could take it for something else."""
     flat = " ".join(_STRUCTURE.sub(" ", printable(text[: 20 * most])).split())
     for _ in range(_LEADS):

@@ -165,11 +165,11 @@ def workload_lines(
     share: float | None = None,
     accesses: Sequence[AccessSummary] = (),
 ) -> tuple[str, ...]:
-    """One captured launch: geometry, then its arguments in order, with what stands in them.
+    """One captured launch: geometry, then its arguments in order, with their contents.
 
     Args:
         workload: The launch.
-        values: What stands in its buffers.
+        values: Contents of its buffers.
         share: Of the author's time over all timed launches, 0-1; None: not known.
         accesses: Of the author's kernel, all of them: a role that they rule out is not shown.
     """
@@ -506,7 +506,7 @@ def _short(attempt: Attempt) -> str:
 
 
 def _reason(attempt: Attempt) -> str:
-    """Without the gate's name, which stands above it."""
+    """Without the gate's name, which is above it."""
     return attempt.judgement.reason.removeprefix(f"{stopped_by(attempt)}: ")
 
 

@@ -98,7 +98,7 @@ class RecordedCall(NamedTuple):
     tool_calls: tuple[str, ...]
     """Tools it asked for instead of, or beside, an answer: name and arguments."""
     entry: dict[str, Any]
-    """As it stands in the file."""
+    """As it is in the file."""
 
     @property
     def scope(self) -> str:
@@ -119,7 +119,7 @@ class RecordedTool(NamedTuple):
     result: str | None
     """None where the recording was made without prompts."""
     entry: dict[str, Any]
-    """As it stands in the file."""
+    """As it is in the file."""
 
 
 class RunRecording(NamedTuple):
@@ -378,7 +378,7 @@ class Portable(NamedTuple):
     """Path in the new folder to text."""
     keys_removed: int
     paths_left: tuple[str, ...]
-    """Absolute paths that still stand in it: of folders that the run did not name itself."""
+    """Absolute paths that still are in it: of folders that the run did not name itself."""
 
 
 def portable(

@@ -1,4 +1,4 @@
-"""The runs of the author's program that stand behind one job, captured, and their workloads."""
+"""The runs of the author's program that belong to one job, captured, and their workloads."""
 
 from __future__ import annotations
 
@@ -172,7 +172,7 @@ class ProgramCapture:
         *,
         judged: bool = True,
     ) -> None:
-        """`folder`: where workloads will stand, each under its id. `timeout_s`: for each run.
+        """`folder`: where workloads will be, each under its id. `timeout_s`: for each run.
         `judged`: whether rewrites will be, by what is captured."""
         self.judged = judged
         self.executor = executor

@@ -134,7 +134,7 @@ class DrawnInput(NamedTuple):
     and multiplied. In an exponential or a quotient infinities meet by the order of operations."""
 
 
-class Subject(NamedTuple):
+class DrawTarget(NamedTuple):
     """What is drawn for."""
 
     workload: Workload
@@ -157,7 +157,7 @@ class Subject(NamedTuple):
     @property
     def leaves_integers(self) -> bool:
         """Whether all that the kernel writes are integers: comparisons alone decide then what
-        becomes of NaN, and two honest maxima are no two results."""
+        becomes of NaN, and two correct maxima are no two results."""
         written = [view for a in self.workload.allocations if a.role != "in" for view in views(a)]
         return bool(written) and all(view.element not in FLOATING for view in written)
 

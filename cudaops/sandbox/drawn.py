@@ -43,7 +43,7 @@ from cudaops.executors.compare import (
 from cudaops.executors.fields import draw_fields, floating_views, views
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.draw import Broken, Draw, DrawnInput, Subject, reads_small_integers
+from cudaops.sandbox.draw import Broken, Draw, DrawnInput, DrawTarget, reads_small_integers
 from cudaops.sandbox.draws import Drawing
 from cudaops.sandbox.inputs import as_left, can_widen, pad_tail, widen, widened_arguments
 from cudaops.sandbox.launch_numbers import number_of
@@ -66,7 +66,7 @@ from cudaops.sandbox.zero_times import zero_times_infinity
 LEAST_ACCESSES = 400_000
 GROWTH = 4
 """A draw on which the author's kernel makes more accesses than this, and than so many times those
-on captured contents, is left out: loops whose ends stand in memory may go through all of it."""
+on captured contents, is left out: loops whose ends are in memory may go through all of it."""
 LIMIT_S = 4.0
 """Of one launch, in seconds of the processor. Draws on which the author's kernel does not end are
 none of its domain."""
@@ -74,7 +74,7 @@ ALL_S = 120.0
 """Of all launches of a batch: a batch takes some seconds."""
 MOVES_UNITS = (1, 8, 8)
 """Units in the last place by which inputs are moved, one run of the author's kernel each: how well
-the problem is posed. The first is what `Reference.sensitivity` asks for; an honest rewrite's own
+the problem is posed. The first is what `Reference.sensitivity` asks for; a correct rewrite's own
 rounding may be that of the others."""
 ROUNDS = 2
 """Further rounds of draws while a branch of the author's kernel is not reached."""
@@ -113,7 +113,7 @@ class DomainBuilder:
     """Draws inputs and keeps those on which the author's kernel is right."""
 
     def __init__(
-        self, executor: Executor, baseline: Baseline, subject: Subject, folder: Path, seed: int,
+        self, executor: Executor, baseline: Baseline, subject: DrawTarget, folder: Path, seed: int,
         say: Say = lambda line: None,
     ) -> None:  # fmt: skip
         """`executor`: runs on a processor (`Executor.processor`). `say` hears how far it is."""
@@ -195,7 +195,7 @@ class DomainBuilder:
         return found + self._borne(self.drawing.pairs(shape, [one.draw for one in found]))
 
     def about(self, domain: Domain, text: str) -> tuple[DrawnInput, ...]:
-        """Further inputs, with values about the numbers that stand in a rewrite's text and not in
+        """Further inputs, with values about the numbers that are in a rewrite's text and not in
         the author's: where it may have put a threshold, a size or a count."""
         numbers = tuple(n for n in numbers_in(text) if n not in self.drawing.numbers)
         if not numbers or not domain.inputs:
@@ -220,7 +220,7 @@ class DomainBuilder:
 
     def _borne(self, draws: Sequence[Draw], *, remembers: bool = False) -> list[_Borne]:
         """Those on which the author's kernel is right, and settled. Where another background gives
-        another result, what stands where it writes counts as an input (`remembers`)."""
+        another result, what is where it writes counts as an input (`remembers`)."""
         by_shape: dict[int, list[Draw]] = {}
         for draw in draws:
             by_shape.setdefault(id(draw.shape), []).append(draw)

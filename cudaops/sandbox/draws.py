@@ -26,7 +26,7 @@ from cudaops.executors.base import Trial
 from cudaops.executors.fields import field_values, views, write_fields
 from cudaops.program.lexing import without_comments
 from cudaops.program.plans import baseline_plan
-from cudaops.sandbox.draw import Broken, Draw, Item, Subject
+from cudaops.sandbox.draw import Broken, Draw, DrawTarget, Item
 from cudaops.sandbox.inputs import ascends, before_path, pad_tail, searched_tables
 from cudaops.sandbox.launch_numbers import (
     are_steps,
@@ -106,7 +106,7 @@ FEW_MOVE: tuple[Way, ...] = ("sparse", "touched")
 class Drawing:
     """Chooses draws for one launch and writes their contents."""
 
-    def __init__(self, subject: Subject, seed: int) -> None:
+    def __init__(self, subject: DrawTarget, seed: int) -> None:
         """`seed` is secret: no rewrite can know what it will be compared with."""
         self.subject = subject
         self.random = np.random.default_rng((seed, 35))
@@ -573,7 +573,7 @@ def _axes_of_count(workload: Workload, name: str, least: int | None = None) -> l
 
 
 def contents_of(workload: Workload, item: Item) -> Array:
-    """What stands in a buffer or variable before the launch."""
+    """Contents of a buffer or variable before the launch."""
     memory: DeviceMemory
     if item.state is not None:
         memory = next(g for g in workload.globals if g.name == item.state.name)

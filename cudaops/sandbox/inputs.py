@@ -1,4 +1,4 @@
-"""Input sets: what stands in memory when baseline and candidate are compared."""
+"""Input sets: memory contents when baseline and candidate are compared."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ EXACT_KINDS: tuple[CaseKind, ...] = ("exact", "exact_positive")
 """Tried in this order; the second has no zero to divide by and nothing negative."""
 
 DOMAIN_KINDS: tuple[CaseKind, ...] = ("signed", "positive", "scaled")
-"""Likewise; the first on which the baseline stays finite says where the baseline is at home."""
+"""Likewise; the first on which the baseline is finite determines the baseline's domain."""
 
 FLOATING_KINDS: tuple[CaseKind, ...] = ("large", "infinite", "structured", "tiny")
 """Further sets for floating inputs, in order of what they show. `infinite` has infinities at a few
 places, of which the kernel's own arithmetic makes NaN (inf - inf, 0 * inf). NaN itself is put into
 no input: what `fmaxf` or a comparison makes of one depends on the order of its operands, so two
-honest reductions differ there, while infinities come out of every order alike."""
+correct reductions differ there, while infinities come out of every order alike."""
 
 INTEGER_KINDS: tuple[CaseKind, ...] = (
     "permuted", "spread", "touched", "resampled", "reversed", "permuted_again",
@@ -115,13 +115,13 @@ def holds_doubles(workload: Workload) -> bool:
     return any(view.element == "f64" for view in floating_views(workload))
 
 
-class Draw(NamedTuple):
+class CaseDraw(NamedTuple):
     """How the values of one case are drawn."""
 
     kind: CaseKind
     seed: int
     signed: bool = True
-    """Whether the baseline is at home on zeros and negative values."""
+    """Whether the baseline stays finite on zeros and negative values."""
     touches: InputSet | None = None
     """What `exact_touched` changes a few elements of."""
     kept: frozenset[int] = frozenset()
@@ -129,7 +129,7 @@ class Draw(NamedTuple):
     their values."""
 
 
-def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> InputSet:
+def build_case(workload: Workload, draw: CaseDraw, folder: Path, poison: int) -> InputSet:
     """Write the contents of one case under `folder` and describe them.
 
     `out` buffers are filled with `poison` (0-255). Where a floating buffer is read, those get new
@@ -151,7 +151,8 @@ def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> Inp
         elif draw.kind == "captured" or allocation.index in draw.kept:
             continue
         elif _varies(allocation, integers):
-            source = captured if draw.touches is None else _source(draw.touches, allocation)
+            touched = contents if draw.touches is None else draw.touches.contents
+            source = Path(touched[allocation.index])
             path = folder / f"in_{allocation.index}.bin"
             if allocation.fields:
                 draw_fields(path, source, allocation, _by_field(draw, generator))
@@ -163,7 +164,7 @@ def build_case(workload: Workload, draw: Draw, folder: Path, poison: int) -> Inp
 
 
 def searched_tables(workload: Workload, facts: KernelFacts | None) -> frozenset[int]:
-    """Buffers that ascend as captured and that are searched: what stands in memory says where is
+    """Buffers that ascend as captured and that are searched: memory contents say where is
     read, and not by an index that another buffer holds. What a search gives in any other order is
     nothing that an author promises."""
     names: dict[int, list[str]] = {}
@@ -191,7 +192,7 @@ def _is_searched(access: Access, facts: KernelFacts) -> bool:
 
 
 def ascends(values: Array) -> bool:
-    """Whether these, some at least, stand in order and are not all the same."""
+    """Whether these, some at least, are in order and are not all the same."""
     if values.size < LEAST_TABLE:
         return False
     with np.errstate(invalid="ignore"):
@@ -206,7 +207,9 @@ def _is_drawn(element: Element, integers: bool) -> bool:
     return element != "opaque" and (integers or element in FLOATING)
 
 
-def _by_field(draw: Draw, generator: np.random.Generator) -> Callable[[Field, Array], Array | None]:
+def _by_field(
+    draw: CaseDraw, generator: np.random.Generator
+) -> Callable[[Field, Array], Array | None]:
     """Each field as if it were a buffer."""
     integers = draw.kind in INTEGER_KINDS
 
@@ -218,12 +221,8 @@ def _by_field(draw: Draw, generator: np.random.Generator) -> Callable[[Field, Ar
     return one
 
 
-def _source(inputs: InputSet, allocation: Allocation) -> Path:
-    return Path(inputs.contents[allocation.index])
-
-
-def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Generator) -> Array:
-    """New values for one buffer, as many as stand in `source`: the captured ones, or those of the
+def drawn(draw: CaseDraw, element: Element, source: Array, generator: np.random.Generator) -> Array:
+    """New values for one buffer, as many as are in `source`: the captured ones, or those of the
     case that is touched. A large buffer is drawn in pieces."""
     kind, count = draw.kind, source.size
     piece = _by_piece(draw, element, in_memory(source), generator)
@@ -245,7 +244,7 @@ def drawn(draw: Draw, element: Element, source: Array, generator: np.random.Gene
 
 
 def write_drawn(
-    path: Path, draw: Draw, element: Element, source: Path, generator: np.random.Generator
+    path: Path, draw: CaseDraw, element: Element, source: Path, generator: np.random.Generator
 ) -> None:
     """Write what `drawn` gives for the contents of a file. Where no value needs more of a large
     buffer than its own piece, there is never more than some pieces in memory."""
@@ -262,7 +261,7 @@ def _starts(count: int) -> range:
 
 
 def _by_piece(
-    draw: Draw, element: Element, source: Values, generator: np.random.Generator
+    draw: CaseDraw, element: Element, source: Values, generator: np.random.Generator
 ) -> Callable[[int, int], Array] | None:
     """What draws the piece with its first element and its length, in any order and by any thread:
     each has a generator of its own, so what comes out depends on no number of processors. None
@@ -313,7 +312,9 @@ def _distinct(values: Array) -> Array:
     )
 
 
-def _drawn(draw: Draw, element: Element, source: Array, generator: np.random.Generator) -> Array:
+def _drawn(
+    draw: CaseDraw, element: Element, source: Array, generator: np.random.Generator
+) -> Array:
     count, kind = source.size, draw.kind
     if kind in ("signed", "large", "tiny"):
         values = generator.standard_normal(count)

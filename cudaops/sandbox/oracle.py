@@ -45,8 +45,8 @@ from cudaops.sandbox.inputs import (
     FLOATING_KINDS,
     INTEGER_KINDS,
     RELAUNCHED,
+    CaseDraw,
     CaseKind,
-    Draw,
     as_left,
     build_case,
     can_widen,
@@ -98,9 +98,8 @@ NO_YARDSTICK_WANTED = "results are integers and compared bit for bit"
 
 
 @dataclass
-class Known:
-    """What was found of one buffer of a reference, which no candidate changes: kept for them all.
-    None: not asked yet."""
+class KeptFacts:
+    """What was found of one buffer of a reference, for all candidates. None: not asked yet."""
 
     own: Distance | None = None
     """How far the baseline is from its widened run."""
@@ -112,7 +111,7 @@ class Known:
     """The baseline's own errors by size, without and with `Reference.sensitivity`."""
     compared: dict[tuple[bytes, str], object] = field(default_factory=dict)
     """What was found of results, by their digest and how they were compared."""
-    fields: dict[str, Known] = field(default_factory=dict)
+    fields: dict[str, KeptFacts] = field(default_factory=dict)
     """Of structures: the same of each field, by its path."""
 
 
@@ -136,7 +135,7 @@ class Reference(NamedTuple):
     shows little, and is not counted among the sets."""
     non_finite: bool = False
     """The baseline gives NaN or infinity in places, and not in so many on the captured inputs."""
-    known: dict[int, Known] | None = None
+    known: dict[int, KeptFacts] | None = None
     """By allocation, of these very results; None: nothing is kept."""
     sensitivity: dict[int, str] | None = None
     """Results of the baseline on inputs of which each floating one was moved by one unit roundoff
@@ -144,16 +143,16 @@ class Reference(NamedTuple):
     compensated: bool = False
     """The author's kernel computes its own rounding errors (`analysis/compensation.py`)."""
 
-    def known_of(self, allocation: Allocation) -> Known | None:
+    def known_of(self, allocation: Allocation) -> KeptFacts | None:
         """Of one buffer."""
-        return None if self.known is None else self.known.setdefault(allocation.index, Known())
+        return None if self.known is None else self.known.setdefault(allocation.index, KeptFacts())
 
-    def known_of_view(self, view: View) -> Known | None:
+    def known_of_view(self, view: View) -> KeptFacts | None:
         """Of one buffer, or of one field of the structures in it."""
         known = self.known_of(view.allocation)
         if known is None or view.field is None:
             return known
-        return known.fields.setdefault(view.field.path, Known())
+        return known.fields.setdefault(view.field.path, KeptFacts())
 
 
 class SkippedInputs(NamedTuple):
@@ -298,27 +297,28 @@ class OracleBuilder:
         if not any(a.role == "inout" and a.before != a.after for a in self._workload.allocations):
             return []
         say("reference run: the output of its first launch as input")
-        made = self._perturbed(Draw(RELAUNCHED, seed))
+        made = self._perturbed(CaseDraw(RELAUNCHED, seed))
         return [] if made is None else [made]
 
-    def _draws(self, seed: int, exact: Reference, found: list[Reference]) -> Iterator[Draw]:
-        """What to try, in order; `found` grows meanwhile and says where the baseline is at home."""
+    def _draws(self, seed: int, exact: Reference, found: list[Reference]) -> Iterator[CaseDraw]:
+        """What to try, in order; `found` grows meanwhile and shows where the baseline is finite."""
         if not self._floating:
-            yield from (Draw(kind, seed) for kind in INTEGER_KINDS)
+            yield from (CaseDraw(kind, seed) for kind in INTEGER_KINDS)
             return
         remaining = list(DOMAIN_KINDS)
         while remaining and all(one.is_zero or one.non_finite for one in found):
-            yield Draw(remaining.pop(0), seed)
+            yield CaseDraw(remaining.pop(0), seed)
         signed = any(one.kind == "signed" and not one.non_finite for one in found)
         if exact.kind in EXACT_KINDS:
-            yield Draw("exact_touched", seed, exact.kind == "exact", exact.inputs)
+            yield CaseDraw("exact_touched", seed, exact.kind == "exact", exact.inputs)
         else:
-            yield Draw("touched", seed)
-        yield from (Draw(kind, seed, signed) for kind in (*FLOATING_KINDS, *remaining))
+            yield CaseDraw("touched", seed)
+        yield from (CaseDraw(kind, seed, signed) for kind in (*FLOATING_KINDS, *remaining))
 
     def _captured(self) -> Reference:
         """The case the program itself ran; the baseline's result is the captured one."""
-        inputs = build_case(self._workload, Draw("captured", 0), self._folder / "captured", 0xFF)
+        captured = CaseDraw("captured", 0)
+        inputs = build_case(self._workload, captured, self._folder / "captured", 0xFF)
         self._is_new("captured", inputs)
         made = self._with_wide("captured", inputs, self._captured_outputs())
         self._measurable = self._own_error(made) <= MAX_OWN_ERROR
@@ -327,7 +327,7 @@ class OracleBuilder:
     def _exact(self, seed: int, captured: Reference, kinds: Sequence[CaseKind]) -> Reference:
         """Small integers in every floating buffer; the captured case where no such inputs suit."""
         for kind in kinds if self._floating else ():
-            draw = Draw(kind, seed)
+            draw = CaseDraw(kind, seed)
             inputs = self._case(draw, EXACT_POISON)
             outputs = self._run_baseline(kind, inputs)
             if isinstance(outputs, str) and self._finds_places(draw):
@@ -348,11 +348,11 @@ class OracleBuilder:
         update = {"poison": poisoned, "scratch_poison": EXACT_POISON}
         return captured._replace(inputs=captured.inputs.model_copy(update=update))
 
-    def _case(self, draw: Draw, poison: int) -> InputSet:
+    def _case(self, draw: CaseDraw, poison: int) -> InputSet:
         draw = draw._replace(kept=(self._kept or frozenset()) | self._tables)
         return build_case(self._workload, draw, self._folder / draw.kind, poison)
 
-    def _finds_places(self, draw: Draw) -> bool:
+    def _finds_places(self, draw: CaseDraw) -> bool:
         """Whether it is some of the floating inputs alone on whose new values the baseline fails
         (reciprocals of extents that indices are divided by): those keep the captured ones."""
         floating = floating_views(self._workload)
@@ -381,7 +381,7 @@ class OracleBuilder:
         unwritten = self._unwritten(inputs, outputs)
         return Reference(kind, inputs, outputs, None, NO_YARDSTICK_WANTED, unwritten, known={})
 
-    def _perturbed(self, draw: Draw) -> Reference | None:
+    def _perturbed(self, draw: CaseDraw) -> Reference | None:
         """The baseline on other inputs; None, with the reason kept, where it does not bear them."""
         made = self._tried(draw)
         if isinstance(made, Reference):
@@ -389,7 +389,7 @@ class OracleBuilder:
         self._skipped.append(SkippedInputs(draw.kind, made))
         return None
 
-    def _tried(self, draw: Draw) -> Reference | str:
+    def _tried(self, draw: CaseDraw) -> Reference | str:
         inputs = self._case(draw, PERTURBED_POISON)
         if not self._is_new(draw.kind, inputs):
             return SAME

@@ -59,12 +59,10 @@ def rounded(values: Array, significant_bits: int) -> Array:
     return result
 
 
-def narrowed(values: Array, precision: Precision) -> Array:
-    """Doubles as they are after a round trip through the type, overflow included."""
-    if precision == "fp16":
-        with np.errstate(over="ignore"):
-            return values.astype(np.float16).astype(np.float64)
-    return rounded(values, FORMATS[precision].significant_bits)
+def as_fp16(values: Array) -> Array:
+    """Doubles after a round trip through fp16, overflow included."""
+    with np.errstate(over="ignore"):
+        return values.astype(np.float16).astype(np.float64)
 
 
 def allowed_roundoffs(policy: Policy) -> float:

@@ -175,7 +175,7 @@ class _Aligned(NamedTuple):
     """Its lines that stand for none."""
 
     def same(self, number: int, line: str) -> str | None:
-        """What stands there, where it has the same words as `line`."""
+        """What is there, where it has the same words as `line`."""
         found = self.lines[number]
         return found if found is not None and _words(found) == _words(line) else None
 
@@ -227,7 +227,7 @@ def _other_lines(
 
 
 def _placed(line: str, at: int) -> str:
-    """What is shown of the line that one of its numbers stands in."""
+    """What is shown of the line that one of its numbers is in."""
     line = line.strip()
     if len(line) <= LONGEST_LINE:
         return f"line {line!r}"

@@ -1,4 +1,4 @@
-"""Runs of whole programs that stand behind one job, each made once: the author's, a rewrite's."""
+"""Runs of whole programs that belong to one job, each made once: the author's, a rewrite's."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ _MOST_NUMBERS = 64
 
 
 def numbers_in(text: str) -> tuple[float, ...]:
-    """Finite numbers that stand in a text, each once; few enough to draw from."""
+    """Finite numbers that are in a text, each once; few enough to draw from."""
     found: dict[float, None] = {}
     for one in _NUMBER.findall(without_comments(text)):
         found[_value(one)] = None
@@ -33,7 +33,7 @@ def _value(number: str) -> float:
 
 
 def asks_for_nan(text: str) -> bool:
-    """Whether a text says what becomes of a value that is no number."""
+    """Whether a text says what happens to a value that is no number."""
     return bool(_ASKS_NAN.search(without_comments(text)))
 
 

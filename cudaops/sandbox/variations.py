@@ -96,7 +96,7 @@ def ways_of(
     element: Element, values: Array, *, asks_nan: bool = False, compensated: bool = False
 ) -> tuple[Way, ...]:
     """Ways that give something else than `values` for this type. `asks_nan`: the author's text
-    says what becomes of a value that is no number. `compensated`: his kernel computes rounding
+    says what happens to a value that is no number. `compensated`: his kernel computes rounding
     errors."""
     if element in FLOATING:
         ways = (*FLOAT_WAYS, "not_a_number") if asks_nan else FLOAT_WAYS

@@ -342,7 +342,7 @@ class Workbench:
         ranked: bool,
         thorough: bool,
     ) -> tuple[Measurement, Measurement] | Misbehaved | CompileFailed:
-        """A modelled baseline is the same every time, a measured one must stand beside."""
+        """A modelled baseline never varies; a measured one is timed again beside the candidate."""
         if self.models_time:
             candidate = self.measure(rewrite, workload)
             if not isinstance(candidate, Measurement):
@@ -485,7 +485,7 @@ class Workbench:
 
     @cached_property
     def values(self) -> tuple[ValueSummary, ...]:
-        """What stands in the buffers of its launches."""
+        """Contents of the buffers of its launches."""
         return tuple(one for workload in self.workloads for one in value_summaries(workload))
 
     @property
@@ -561,7 +561,7 @@ class Workbench:
         )
 
     def discard(self, name: str) -> None:
-        """Remove a folder under `work/`; what stands there can be made again."""
+        """Remove a folder under `work/`; what is there can be made again."""
         remove(self.folder / "work" / name)
 
 

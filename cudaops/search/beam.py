@@ -25,7 +25,7 @@ from cudaops.search.selection import (
 
 
 class Seed(NamedTuple):
-    """A place to begin: what a recipe wrote, or a hypothesis that nobody has written yet."""
+    """A starting point: a recipe's rewrite, or a hypothesis without code."""
 
     family: str
     rewrite: Rewrite | None = None
@@ -209,7 +209,7 @@ WORDS: dict[OrderKind, str] = {
 
 
 class Round(NamedTuple):
-    """What comes next."""
+    """The next round."""
 
     orders: tuple[Order, ...]
     """At most `width`; none where the search is over, or waits for hypotheses."""

@@ -22,7 +22,7 @@ from cudaops.executors.arrays import decoded, read_array, stored, write_array, w
 from cudaops.executors.compare import non_finite_share, same_contents
 from cudaops.gates.accuracy import compare_sides
 from cudaops.gates.tolerance import Sides
-from cudaops.sandbox.inputs import INTEGER_KINDS, CaseKind, Draw, ascends, drawn
+from cudaops.sandbox.inputs import INTEGER_KINDS, CaseDraw, CaseKind, ascends, drawn
 from cudaops.sandbox.variations import varied
 from cudaops.triton.numbers import other_numbers, sizes
 from cudaops.triton.source import (
@@ -515,7 +515,7 @@ def _drawn_inputs(
         if kind == "drawn":
             values = varied("any", buffer.element, values, generator)
         else:
-            values = drawn(Draw(kind, seed), buffer.element, values, generator)
+            values = drawn(CaseDraw(kind, seed), buffer.element, values, generator)
         write_array(target, values, buffer.element)
         found.append(str(target))
     return tuple(found)

@@ -45,8 +45,8 @@ from cudaops.settings import Settings
 
 UUID = "GPU-3f1b2c4d-0000-1111-2222-333344445555"
 H200_ROW = (
-    f"0, NVIDIA H200, {UUID}, 1, 580.159.04, 9.0, 143771, 4, 345, 1980, 29, 0, Enabled, Default,"
-    " Disabled, 0, No, No, 0x0000000000000001, 00000000:19:00.0\n"
+    f"0, NVIDIA H200, {UUID}, 580.159.04, 345, 1980, 29, 0, Enabled, Default, Disabled,"
+    " 0, No, No, 0x0000000000000001, 00000000:19:00.0\n"
 )
 """A row of `cudaops.cuda.driver_texts.GPU_QUERY`: values as nvidia-smi formats them, after
 --help-query-gpu; name, driver and SM clock are of the H200 in tests/data/calibration."""

@@ -23,7 +23,7 @@ from cudaops.executors.fields import (
 from cudaops.gates.evaluate import evaluate
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.inputs import Draw, build_case
+from cudaops.sandbox.inputs import CaseDraw, build_case
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from tests.executors.cases import program
 from tests.executors.cuda.gpu_programs import StandInPrograms, on_gpu
@@ -200,7 +200,7 @@ def test_a_drawn_set_varies_floating_fields_and_keeps_the_others(
     workload: Workload, tmp_path: Path
 ) -> None:
     particles = workload.allocations[0]
-    drawn = build_case(workload, Draw("signed", 3), tmp_path, 0x3C).contents[0]
+    drawn = build_case(workload, CaseDraw("signed", 3), tmp_path, 0x3C).contents[0]
     before = Path(workload.folder) / particles.before
     for field in particles.fields:
         old, new = (field_values(path, particles, field) for path in (before, drawn))

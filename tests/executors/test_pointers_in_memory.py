@@ -141,7 +141,7 @@ def test_addresses_in_a_file_are_those_of_the_device(tmp_path: Path) -> None:
                holds_pointers=True),
         Buffer(index=1, size_bytes=128, file=str(tmp_path / "row"), address=0x10000, widened_by=2),
     )  # fmt: skip
-    regions = {i: Region(at, 1, "", at, False) for i, at in enumerate((0x500000, 0x700000))}
+    regions = {i: Region(at, 1, "", at) for i, at in enumerate((0x500000, 0x700000))}
     memory = TaskMemory(cast(Driver, None))
     given, same = moved(memory, (table, row), regions)
     found = np.fromfile(str(given.file), dtype=np.uint64)

@@ -23,7 +23,7 @@ from cudaops.gates.accuracy import (
     exact_accuracy,
 )
 from cudaops.gates.tolerance import Sides
-from cudaops.sandbox.oracle import Known, Reference
+from cudaops.sandbox.oracle import KeptFacts, Reference
 
 POLICY = Policy()
 
@@ -366,7 +366,7 @@ def test_what_is_known_before_says_what_is_found_anew(
     wrong[7], other[9] = 1e3, np.inf
     compare = compare_sides_exactly if exactly else compare_sides
     yardstick = in_memory(wide) if with_yardstick else None
-    known = Known()
+    known = KeptFacts()
     for result in (baseline, near, wrong, other, baseline):
         sides = Sides(in_memory(result), in_memory(baseline), yardstick, "none", in_places)
         kept = sides._replace(equal=result is baseline, known=known)
@@ -394,7 +394,7 @@ def test_the_same_bytes_are_compared_once(tmp_path: Path) -> None:
     exact = np.random.default_rng(3).standard_normal(count)
     exact.tofile(wide)
     exact.astype(np.float32).tofile(base)
-    known: dict[int, Known] = {}
+    known: dict[int, KeptFacts] = {}
     inputs = InputSet(contents={})
     reference = Reference("signed", inputs, {0: str(base)}, {0: str(wide)}, known=known)
 

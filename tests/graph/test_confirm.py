@@ -30,7 +30,7 @@ from cudaops.graph.certificate import best_files, open_certified, run_anchors
 from cudaops.graph.confirm import CONFIRMATION_NAME, confirm_run
 from cudaops.graph.events import read_events
 from cudaops.graph.folder import best_texts
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
 from cudaops.reports.confirmations import ConfirmationRow, to_record
@@ -77,7 +77,7 @@ def confirm(
 
 def remembered(memory: Path) -> tuple[MemoryEntry, ...]:
     """Every entry there, of the one kernel."""
-    (kernel,) = Memory(memory).kernels()
+    (kernel,) = MemoryStore(memory).kernels()
     assert kernel.key.device_class == "sm_86"
     assert kernel.key.name == "correlate"
     return kernel.entries

@@ -19,7 +19,7 @@ from cudaops.domain.run import Event, RunRecord
 from cudaops.graph.events import read_events
 from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.run import start
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from cudaops.models.scripted import read_script
 from cudaops.rag.embedding import EMBEDDING_MODEL
 from cudaops.settings import load_settings
@@ -206,7 +206,7 @@ def test_the_certificate_says_who_wrote_the_kernel(job: Job) -> None:
 
 
 def test_memory_keeps_what_was_judged(job: Job) -> None:
-    (kernel,) = Memory(job.folder / "memory").kernels()
+    (kernel,) = MemoryStore(job.folder / "memory").kernels()
     assert [e.outcome for e in kernel.entries] == ["rejected", "provisional"]
 
 

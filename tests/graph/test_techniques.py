@@ -12,7 +12,7 @@ from cudaops.domain.judgement import Policy, Technique
 from cudaops.domain.run import RunRecord
 from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.run import start
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from cudaops.program.techniques import MOST, stated_in
 from cudaops.reports import markdown
 from cudaops.settings import load_settings
@@ -112,7 +112,7 @@ def test_reports_and_memory_say_it(job: tuple[RunRecord, Path]) -> None:
     assert "disabled one at a time: coalesced_a: effective, " in markdown.run_report(
         record
     ).replace("\\", "")
-    (kernel,) = Memory(folder / "memory").kernels()
+    (kernel,) = MemoryStore(folder / "memory").kernels()
     (entry,) = kernel.entries
     assert entry.lesson.startswith("techniques: coalesced_a: effective, ")
     assert "staged_b: ineffective" in entry.lesson

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 
 from cudaops.errors import EnvironmentFailure
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, entry
 
 _WRITER = """
 import sys
 from pathlib import Path
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, entry
-memory = Memory(Path(sys.argv[1]), wait_s=120)
+memory = MemoryStore(Path(sys.argv[1]), wait_s=120)
 first, count = int(sys.argv[2]), int(sys.argv[3])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -57,8 +57,8 @@ def test_two_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     for writer in writers:
         writer.communicate(timeout=200)
         assert writer.returncode == 0
-    known = Memory(tmp_path).recall(KEY)
-    with sqlite3.connect(Memory(tmp_path).file) as db:
+    known = MemoryStore(tmp_path).recall(KEY)
+    with sqlite3.connect(MemoryStore(tmp_path).file) as db:
         assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     ids = [i for group in known.avoided for i in group.source_ids]
     ids += [e.source_id for e in known.entries]
@@ -75,7 +75,7 @@ def test_a_killed_writer_leaves_whole_entries_and_no_lock(tmp_path: Path) -> Non
     writer.send_signal(signal.SIGKILL)
     written, _ = writer.communicate(timeout=60)
     said = 5 + len(written.splitlines())
-    memory = Memory(tmp_path, wait_s=60)
+    memory = MemoryStore(tmp_path, wait_s=60)
     known = memory.recall(KEY)
     found = sum(len(g.source_ids) for g in known.avoided) + len(known.entries)
     assert said <= found <= said + 1, "what it had said to be written, and at most one more"
@@ -85,7 +85,7 @@ def test_a_killed_writer_leaves_whole_entries_and_no_lock(tmp_path: Path) -> Non
 
 
 def test_a_writer_that_holds_the_lock_is_waited_for_and_then_named(tmp_path: Path) -> None:
-    memory = Memory(tmp_path, wait_s=0.1)
+    memory = MemoryStore(tmp_path, wait_s=0.1)
     memory.note(KEY, "made")
     other = sqlite3.connect(memory.file, isolation_level=None)
     with closing(other):
@@ -102,19 +102,19 @@ _FULL = """
 import resource, signal, sys
 from pathlib import Path
 from cudaops.errors import EnvironmentFailure
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, entry
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
 try:
-    Memory(Path(sys.argv[1])).record(KEY, entry(2))
+    MemoryStore(Path(sys.argv[1])).record(KEY, entry(2))
 except EnvironmentFailure as error:
     print(error.problem)
 """
 
 
 def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
-    memory = Memory(tmp_path)
+    memory = MemoryStore(tmp_path)
     memory.record(KEY, entry(1))
     assert f"memory: {memory.file}: " in _said(_FULL, tmp_path)
     assert memory.recall(KEY).entries == (entry(1),)
@@ -122,7 +122,7 @@ def test_a_full_disk_leaves_what_was_there(tmp_path: Path) -> None:
 
 def test_a_file_where_the_folder_should_be(tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("x")
-    memory = Memory(tmp_path / "taken")
+    memory = MemoryStore(tmp_path / "taken")
     with pytest.raises(EnvironmentFailure, match="CUDAOPS_MEMORY") as caught:
         memory.record(KEY, entry(1))
     assert str(tmp_path / "taken") in caught.value.problem
@@ -132,9 +132,9 @@ _OUTSIDER = """
 import os, sys
 from pathlib import Path
 from cudaops.errors import EnvironmentFailure
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, entry
-memory = Memory(Path(sys.argv[1]))
+memory = MemoryStore(Path(sys.argv[1]))
 if os.geteuid() == 0:  # root may enter everything
     os.setgroups([])
     os.setgid(65534)
@@ -148,7 +148,7 @@ for attempt in (lambda: memory.recall(KEY), lambda: memory.record(KEY, entry(2))
 
 
 def test_a_folder_that_may_not_be_entered(tmp_path: Path) -> None:
-    memory = Memory(tmp_path / "memory")
+    memory = MemoryStore(tmp_path / "memory")
     memory.record(KEY, entry(1))
     memory.folder.chmod(0)
     try:

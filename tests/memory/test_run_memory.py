@@ -11,7 +11,7 @@ from cudaops.domain.judgement import Attempt, Gate, Judgement
 from cudaops.domain.memory import MemoryEntry
 from cudaops.memory.results import MOST, put_together
 from cudaops.memory.run_memory import MemorySnapshot, RunMemory, entry_again, entry_of
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, entry
 
 
@@ -35,14 +35,14 @@ def judged(passed: bool, **changed: object) -> Judgement:
 
 
 def test_the_snapshot_stays_while_the_run_writes(tmp_path: Path) -> None:
-    Memory(tmp_path).record(KEY, entry(1))
-    Memory(tmp_path).note(KEY, "my note")
+    MemoryStore(tmp_path).record(KEY, entry(1))
+    MemoryStore(tmp_path).note(KEY, "my note")
     run = RunMemory(tmp_path, KEY)
     before = (run.snapshot.memory_text(), run.snapshot.patterns_text())
     assert run.keep(entry(2)) is None
     assert (run.snapshot.memory_text(), run.snapshot.patterns_text()) == before
     assert "my note" in before[0]
-    assert len(Memory(tmp_path).recall(KEY).entries) == 2
+    assert len(MemoryStore(tmp_path).recall(KEY).entries) == 2
 
     kept = MemorySnapshot.model_validate_json(run.snapshot.model_dump_json())
     resumed = RunMemory(tmp_path, KEY, kept)
@@ -54,8 +54,8 @@ def test_the_snapshot_stays_while_the_run_writes(tmp_path: Path) -> None:
 
 def test_patterns_of_this_class_of_device_come_first(tmp_path: Path) -> None:
     there = KEY.model_copy(update={"device_class": "sm_90"})
-    Memory(tmp_path).record(there, entry(1, speedup=9.0, time_source="cuda_event"))
-    Memory(tmp_path).record(KEY, entry(1, speedup=1.3))
+    MemoryStore(tmp_path).record(there, entry(1, speedup=9.0, time_source="cuda_event"))
+    MemoryStore(tmp_path).record(KEY, entry(1, speedup=1.3))
     run = RunMemory(tmp_path, KEY)
     assert [p.device_class for p in run.snapshot.patterns] == ["sm_86", "sm_90"]
 
@@ -111,14 +111,14 @@ def again(passed: bool, **changed: object) -> Attempt:
     )
 
 
-def recorded_again(memory: Memory, attempt: Attempt, run_id: str = "k/2") -> MemoryEntry:
+def recorded_again(memory: MemoryStore, attempt: Attempt, run_id: str = "k/2") -> MemoryEntry:
     kept = entry_again(attempt, [memory.recall(KEY)], subtype="unknown", run_id=run_id, date="d")
     assert kept is not None
     memory.record(KEY, kept)
     return kept
 
 
-def standing(memory: Memory) -> dict[str, list[str]]:
+def standing(memory: MemoryStore) -> dict[str, list[str]]:
     """Ids by what came of them once everything is put together."""
     short = put_together(memory.recall(KEY), keep=0)
     found: dict[str, list[str]] = {}
@@ -141,7 +141,7 @@ def standing(memory: Memory) -> dict[str, list[str]]:
 def test_a_pending_result_judged_again_moves(
     judgement: dict[str, Any], where: str, tmp_path: Path
 ) -> None:
-    memory = Memory(tmp_path)
+    memory = MemoryStore(tmp_path)
     memory.record(KEY, entry(1))
     memory.record(KEY, entry(2))
     assert standing(memory) == {"provisional": [entry(1).source_id, entry(2).source_id]}
@@ -154,7 +154,7 @@ def test_a_pending_result_judged_again_moves(
 
 
 def test_what_was_avoided_is_filed_there_again(tmp_path: Path) -> None:
-    memory = Memory(tmp_path)
+    memory = MemoryStore(tmp_path)
     memory.record(KEY, entry(1, outcome="rejected", family="unrolling"))
     for number in range(2, MOST + 2):
         memory.record(KEY, entry(number, outcome="rejected"))
@@ -166,7 +166,7 @@ def test_what_was_avoided_is_filed_there_again(tmp_path: Path) -> None:
 
 def test_a_rewrite_nothing_is_known_of_goes_where_the_run_had_it(tmp_path: Path) -> None:
     kept = entry_again(
-        attempt(judged(True), "coalescing"), [Memory(tmp_path).recall(KEY)],
+        attempt(judged(True), "coalescing"), [MemoryStore(tmp_path).recall(KEY)],
         subtype="dram_bandwidth", run_id="k/2", date="d",
     )  # fmt: skip
     assert kept is not None

@@ -15,18 +15,20 @@ from hypothesis import strategies as st
 from cudaops.domain.memory import MemoryEntry
 from cudaops.errors import EnvironmentFailure, InputError
 from cudaops.memory.results import KEPT, MOST
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, any_entry, entry
 
 AWKWARD = st.text(alphabet="ab |\\\n\r\t\x00\x1b\u2028\u00a0- x", max_size=12)
 
 
 @pytest.fixture
-def memory(tmp_path: Path) -> Memory:
-    return Memory(tmp_path / "memory")
+def memory(tmp_path: Path) -> MemoryStore:
+    return MemoryStore(tmp_path / "memory")
 
 
-def test_a_folder_that_is_not_there_is_empty_and_reading_does_not_make_it(memory: Memory) -> None:
+def test_a_folder_that_is_not_there_is_empty_and_reading_does_not_make_it(
+    memory: MemoryStore,
+) -> None:
     assert memory.recall(KEY).empty
     assert memory.kernels() == ()
     assert memory.patterns() == ()
@@ -35,7 +37,7 @@ def test_a_folder_that_is_not_there_is_empty_and_reading_does_not_make_it(memory
     assert not memory.folder.exists()
 
 
-def test_what_is_recorded_is_recalled(memory: Memory) -> None:
+def test_what_is_recorded_is_recalled(memory: MemoryStore) -> None:
     memory.record(KEY, entry(1))
     memory.record(KEY, entry(2, outcome="rejected"))
     assert memory.recall(KEY).entries == (entry(1), entry(2, outcome="rejected"))
@@ -47,14 +49,14 @@ def test_what_is_recorded_is_recalled(memory: Memory) -> None:
     max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(made=any_entry() | any_entry(AWKWARD))
-def test_any_entry_comes_back_whole(memory: Memory, made: MemoryEntry) -> None:
+def test_any_entry_comes_back_whole(memory: MemoryStore, made: MemoryEntry) -> None:
     made = made.model_copy(update={"date": "2026-11-20T08:00:00Z"})
     memory.forget()
     memory.record(KEY, made)
     assert memory.recall(KEY).entries == (made,)
 
 
-def test_half_a_surrogate_pair_is_replaced_because_no_file_can_hold_it(memory: Memory) -> None:
+def test_half_a_surrogate_pair_is_replaced_because_no_file_can_hold_it(memory: MemoryStore) -> None:
     odd = KEY.model_copy(update={"name": "a\ud800"})
     memory.record(odd, entry(1, lesson="b\udfff"))
     memory.note(odd, "c\ud800")
@@ -62,7 +64,7 @@ def test_half_a_surrogate_pair_is_replaced_because_no_file_can_hold_it(memory: M
     assert (known.key.name, known.entries[0].lesson, known.notes) == ("a?", "b?", "c?")
 
 
-def test_structure_and_class_of_device_are_the_key_and_the_name_is_not(memory: Memory) -> None:
+def test_structure_and_class_of_device_are_the_key_and_the_name_is_not(memory: MemoryStore) -> None:
     memory.record(KEY, entry(1))
     for other in ({"device_class": "sm_90"}, {"structure": "f" * 16}):
         assert memory.recall(KEY.model_copy(update=other)).empty
@@ -73,7 +75,7 @@ def test_structure_and_class_of_device_are_the_key_and_the_name_is_not(memory: M
     assert known.key == renamed, "named as it was last seen"
 
 
-def test_the_same_result_is_not_written_twice(memory: Memory) -> None:
+def test_the_same_result_is_not_written_twice(memory: MemoryStore) -> None:
     memory.record(KEY, entry(1))
     memory.record(KEY, entry(1, date="2026-11-21T08:00:00Z"))
     assert memory.recall(KEY).entries == (entry(1),)
@@ -81,7 +83,7 @@ def test_the_same_result_is_not_written_twice(memory: Memory) -> None:
     assert len(memory.recall(KEY).entries) == 2
 
 
-def test_a_long_one_is_shown_short_and_patterns_do_not_notice(memory: Memory) -> None:
+def test_a_long_one_is_shown_short_and_patterns_do_not_notice(memory: MemoryStore) -> None:
     for number in range(MOST + 1):
         memory.record(KEY, entry(number, outcome="rejected"))
     known = memory.recall(KEY)
@@ -90,7 +92,7 @@ def test_a_long_one_is_shown_short_and_patterns_do_not_notice(memory: Memory) ->
     assert memory.patterns()[0].tried == MOST + 1
 
 
-def test_notes(memory: Memory) -> None:
+def test_notes(memory: MemoryStore) -> None:
     memory.record(KEY, entry(1))
     memory.note(KEY, "first")
     memory.note(KEY, " second\nin two lines\n")
@@ -103,7 +105,7 @@ def test_notes(memory: Memory) -> None:
     assert memory.recall(KEY).entries == (entry(1),)
 
 
-def test_forgetting(memory: Memory) -> None:
+def test_forgetting(memory: MemoryStore) -> None:
     other = KEY.model_copy(update={"device_class": "sm_90"})
     for key in (KEY, other):
         memory.record(key, entry(1, lesson="do not tell anybody"))
@@ -119,7 +121,7 @@ def test_forgetting(memory: Memory) -> None:
     assert b"do not tell anybody" not in memory.file.read_bytes()
 
 
-def test_a_rewrite_that_was_put_together_is_forgotten_too(memory: Memory) -> None:
+def test_a_rewrite_that_was_put_together_is_forgotten_too(memory: MemoryStore) -> None:
     for number in range(MOST + 1):
         memory.record(KEY, entry(number, outcome="rejected"))
     assert entry(1).source_id in memory.recall(KEY).avoided[0].source_ids
@@ -129,13 +131,13 @@ def test_a_rewrite_that_was_put_together_is_forgotten_too(memory: Memory) -> Non
     assert entry(1).source_id not in {e.source_id for e in known.entries}
 
 
-def test_a_kernel_of_which_nothing_is_left_is_not_known(memory: Memory) -> None:
+def test_a_kernel_of_which_nothing_is_left_is_not_known(memory: MemoryStore) -> None:
     memory.record(KEY, entry(1))
     memory.forget_results(KEY, entry(1).source_id)
     assert memory.kernels() == ()
 
 
-def test_what_another_version_knew_is_left_out_and_stays(memory: Memory) -> None:
+def test_what_another_version_knew_is_left_out_and_stays(memory: MemoryStore) -> None:
     memory.record(KEY, entry(1))
     memory.record(KEY, entry(2))
     with sqlite3.connect(memory.file) as db:
@@ -146,7 +148,7 @@ def test_what_another_version_knew_is_left_out_and_stays(memory: Memory) -> None
         assert db.execute("SELECT count(*) FROM result").fetchone() == (3,)
 
 
-def refused(memory: Memory) -> str:
+def refused(memory: MemoryStore) -> str:
     """What both a reader and a writer are told; the file stays as it is."""
     before = memory.file.read_bytes()
     told = set()
@@ -162,13 +164,13 @@ def refused(memory: Memory) -> str:
     return one
 
 
-def test_what_is_no_database_is_not_touched(memory: Memory) -> None:
+def test_what_is_no_database_is_not_touched(memory: MemoryStore) -> None:
     memory.folder.mkdir()
     memory.file.write_text("somebody's own words, " * 100)
     assert "move it away" in refused(memory)
 
 
-def test_another_programs_database_is_not_touched(memory: Memory) -> None:
+def test_another_programs_database_is_not_touched(memory: MemoryStore) -> None:
     memory.folder.mkdir()
     db = sqlite3.connect(memory.file)
     db.execute("CREATE TABLE mine (a)")
@@ -177,7 +179,7 @@ def test_another_programs_database_is_not_touched(memory: Memory) -> None:
     assert "belongs to another program; move it away" in refused(memory)
 
 
-def test_a_later_versions_database_is_not_touched(memory: Memory) -> None:
+def test_a_later_versions_database_is_not_touched(memory: MemoryStore) -> None:
     memory.record(KEY, entry(1))
     with sqlite3.connect(memory.file) as db:
         db.execute("PRAGMA user_version = 99")
@@ -185,7 +187,7 @@ def test_a_later_versions_database_is_not_touched(memory: Memory) -> None:
     assert "version 99; update cudaops" in refused(memory)
 
 
-def test_a_damaged_database_is_not_touched(memory: Memory) -> None:
+def test_a_damaged_database_is_not_touched(memory: MemoryStore) -> None:
     for number in range(200):
         memory.record(KEY, entry(number, lesson="x" * 300))
     size = memory.file.stat().st_size
@@ -202,13 +204,13 @@ _READER = """
 import os, sys
 from pathlib import Path
 from cudaops.errors import EnvironmentFailure
-from cudaops.memory.store import Memory
+from cudaops.memory.store import MemoryStore
 from tests.memory.made import KEY, entry
 if os.geteuid() == 0:  # root may write everywhere
     os.setgroups([])
     os.setgid(65534)
     os.setuid(65534)
-memory = Memory(Path(sys.argv[1]))
+memory = MemoryStore(Path(sys.argv[1]))
 print(len(memory.recall(KEY).entries))
 try:
     memory.record(KEY, entry(2))
@@ -219,7 +221,7 @@ except EnvironmentFailure as error:
 
 def test_what_may_only_be_read_is_read(cache: Path) -> None:
     folder = cache / "read only"  # other accounts may enter the cache, and not pytest's folders
-    Memory(folder).record(KEY, entry(1))
+    MemoryStore(folder).record(KEY, entry(1))
     (folder / "memory.sqlite").chmod(0o444)
     folder.chmod(0o555)
     done = subprocess.run(

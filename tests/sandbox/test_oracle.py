@@ -22,8 +22,8 @@ from cudaops.sandbox.inputs import (
     EXACT_CASES,
     INTEGER_KINDS,
     PIECE,
+    CaseDraw,
     CaseKind,
-    Draw,
     build_case,
     drawn,
     write_drawn,
@@ -134,7 +134,7 @@ def workload(folder: Path, element: Element, values: Array) -> Workload:
     )
 
 
-def made(folder: Path, element: Element, values: Array, draw: Draw) -> Array:
+def made(folder: Path, element: Element, values: Array, draw: CaseDraw) -> Array:
     inputs = build_case(workload(folder, element, values), draw, folder / draw.kind, 0x5A)
     assert inputs.poison == {1: 0x5A}
     return read_array(inputs.contents[0], element).astype(np.float64)
@@ -148,30 +148,30 @@ def test_large_and_tiny_leave_the_range_of_a_narrower_type(
     tmp_path: Path, element: Element, narrower: float
 ) -> None:
     ones = np.ones(4096)
-    large = made(tmp_path, element, ones, Draw("large", 1))
-    tiny = made(tmp_path, element, ones, Draw("tiny", 1))
+    large = made(tmp_path, element, ones, CaseDraw("large", 1))
+    tiny = made(tmp_path, element, ones, CaseDraw("tiny", 1))
     assert np.isfinite(large).all()
     assert (large < 0).any()
     assert (np.abs(large) ** 2).max() > narrower
     assert 0 < np.abs(tiny).max() < 0.1
-    assert (made(tmp_path, element, ones, Draw("large", 1, signed=False)) >= 0).all()
+    assert (made(tmp_path, element, ones, CaseDraw("large", 1, signed=False)) >= 0).all()
 
 
 def test_structured_is_one_value_but_for_a_few_large_ones(tmp_path: Path) -> None:
-    values = made(tmp_path, "f32", np.ones(4096), Draw("structured", 1))
+    values = made(tmp_path, "f32", np.ones(4096), CaseDraw("structured", 1))
     large = np.abs(values) >= 16
     assert (values[~large] == 0).all()
     assert large[0]
     assert large[-1]
     assert 100 < large.sum() < 300
-    positive = made(tmp_path, "f32", np.ones(4096), Draw("structured", 1, signed=False))
+    positive = made(tmp_path, "f32", np.ones(4096), CaseDraw("structured", 1, signed=False))
     assert (positive >= 1).all()
 
 
 @pytest.mark.parametrize("kind", INTEGER_KINDS)
 def test_integers_stay_among_the_captured_ones(tmp_path: Path, kind: CaseKind) -> None:
     captured = np.arange(0, 3000, 3)
-    values = made(tmp_path, "i32", captured, Draw(kind, 1))
+    values = made(tmp_path, "i32", captured, CaseDraw(kind, 1))
     assert np.isin(values, captured).all()
     changed = np.count_nonzero(values != captured)
     assert 1 <= changed <= 4 if kind == "touched" else changed > 500
@@ -179,7 +179,7 @@ def test_integers_stay_among_the_captured_ones(tmp_path: Path, kind: CaseKind) -
 
 def test_no_value_keeps_most_of_the_places(tmp_path: Path) -> None:
     captured = np.where(np.arange(6400) % 8 == 0, np.arange(6400) % 64, 5)
-    values = made(tmp_path, "i32", captured, Draw("spread", 1))
+    values = made(tmp_path, "i32", captured, CaseDraw("spread", 1))
     assert set(values) == set(captured)
     assert np.count_nonzero(values == 5) < 6400 / 4
 
@@ -188,7 +188,7 @@ def test_no_value_keeps_most_of_the_places(tmp_path: Path) -> None:
 def test_every_value_of_a_large_buffer_is_spread(dtype: type, element: Element) -> None:
     """As drawn since there are pieces: the same seed means the same contents."""
     captured: Array = np.random.default_rng(2).integers(-100, 100, 2 * PIECE + 7).astype(dtype)
-    values = drawn(Draw("spread", 3), element, captured, np.random.default_rng(5))
+    values = drawn(CaseDraw("spread", 3), element, captured, np.random.default_rng(5))
     generator = np.random.default_rng(5)
     sizes = (PIECE, PIECE, 7)
     generator.spawn(len(sizes))  # those of the pieces' different values, which draw nothing
@@ -199,7 +199,9 @@ def test_every_value_of_a_large_buffer_is_spread(dtype: type, element: Element) 
 
 def test_another_seed_gives_other_values(tmp_path: Path) -> None:
     ones = np.ones(100)
-    one, again, other = (made(tmp_path, "f32", ones, Draw("signed", seed)) for seed in (1, 1, 2))
+    one, again, other = (
+        made(tmp_path, "f32", ones, CaseDraw("signed", seed)) for seed in (1, 1, 2)
+    )
     assert (one == again).all()
     assert not (one == other).any()
 
@@ -565,7 +567,7 @@ def test_what_is_written_piece_by_piece_is_what_is_drawn(
 ) -> None:
     source, target = tmp_path / "captured.bin", tmp_path / "drawn.bin"
     np.random.default_rng(1).standard_normal(count).astype(np.float32).tofile(source)
-    draw = Draw(kind, 3, signed=False)
+    draw = CaseDraw(kind, 3, signed=False)
     write_drawn(target, draw, "f32", source, np.random.default_rng(5))
     values = drawn(draw, "f32", read_array(source, "f32"), np.random.default_rng(5))
     assert np.array_equal(np.fromfile(target, np.float32), values.astype(np.float32))

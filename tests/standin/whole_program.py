@@ -7,7 +7,7 @@ from pathlib import Path
 from cudaops.domain.execution import CompileFailed
 from cudaops.domain.program import Program
 from cudaops.errors import SandboxUnavailable
-from cudaops.executors.cpu.build import MAIN, Source, build_program, build_source, precompilable
+from cudaops.executors.cpu.build import MAIN, GccSource, build_program, build_source, precompilable
 from cudaops.executors.cpu.toolchain import (
     COMPILE_TIMEOUT_S,
     SOURCE,
@@ -30,7 +30,7 @@ def standin_program(cache: Path, program: Program, recorded: bool) -> Executable
     """The program built by g++; `recorded` with its launches going through the recorder."""
     if recorded:
         files = {**recorded_files(program, MAIN, "gcc"), **_own_headers()}
-        source = Source(files, precompilable(program))
+        source = GccSource(files, precompilable(program))
         built = build_source(
             cache, source, program, "plain", FLAGS, (str(_recorder_object(cache)),)
         )

@@ -200,7 +200,7 @@ def recorded(
 
 
 def _is_foreign(site: str, program: Program) -> bool:
-    """Whether a launch stands in a file of the author's build that is none of the program's."""
+    """Whether a launch is in a file of the author's build that is none of the program's."""
     number = int(site) if len(site) <= 9 and site.isdecimal() else 0
     return number >= SITES_OF_BUILDS[0] and all(number != one.index for one in program.launches)
 
@@ -281,7 +281,7 @@ class Launches:
         return tuple(self._passed(i, line, allocations) for i, line in enumerate(lines))
 
     def addresses(self, number: str) -> dict[int, tuple[PointerWord, ...]]:
-        """What stands in structures, by the argument's position. Raises Malformed."""
+        """Contents of structures, by the argument's position. Raises Malformed."""
         last = len(self._lines["before"][number]) - 1
         found: dict[int, tuple[PointerWord, ...]] = {}
         for line in self._lines["field"][number]:
@@ -304,7 +304,7 @@ class Launches:
         return tuple(_stored("before", size, blob, after.get(k)) for k, size, blob in lines)
 
     def places(self, number: str) -> tuple[Place, ...]:
-        """Where they lay, by index; none where no pointers stand in memory. Raises Malformed."""
+        """Where they lay, by index; none where no pointers are in memory. Raises Malformed."""
         lines = [_exactly("place", line, 3) for line in self._lines["place"][number]]
         stored = self.allocations(number) if lines else ()
         if [line[0] for line in lines] != [str(i) for i in range(len(stored))]:

@@ -22,9 +22,9 @@ from cudaops.domain.workload import (
     NullArgument,
     OpaqueArgument,
     PointerArgument,
+    PointerField,
     ScalarArgument,
 )
-from cudaops.domain.workload import PointerField as GivenPointer
 from cudaops.executors.capture.report import Passed, Place, PointerWord
 from cudaops.program.analysis.facts import Access
 from cudaops.program.analysis.kernel import analyse
@@ -35,7 +35,7 @@ from cudaops.program.syntax import (
     KernelForm,
     Layout,
     NotUnderstood,
-    PointerField,
+    PointerMember,
     TypedParameter,
     normal_type,
 )
@@ -86,7 +86,7 @@ def with_pointers(
 
 
 class Linked(NamedTuple):
-    """A pointer that stands in memory."""
+    """A pointer that is in memory."""
 
     name: str
     """How it is reached: `rows[0]`, `at[2].next`."""
@@ -98,7 +98,7 @@ def linked(
     program: Program, kernel: Kernel, callee: str, passed: Sequence[Passed],
     places: Sequence[Place], contents: Sequence[Path],
 ) -> tuple[dict[int, list[Linked]], frozenset[int]]:  # fmt: skip
-    """By allocation, the pointers into it that stand in memory, as the types of the parameters tell
+    """By allocation, the pointers into it that are in memory, as the types of the parameters tell
     that lead there: tables of pointers, and structures with pointers to numbers or to more of the
     same; and the allocations that are such tables. `places` and `contents`, before the launch, are
     by allocation."""
@@ -135,7 +135,7 @@ def _pointers_in(
     parameter: TypedParameter,
     places: Sequence[Place],
     order: Sequence[tuple[int, int]],
-) -> Iterator[tuple[int, str, PointerField]]:
+) -> Iterator[tuple[int, str, PointerMember]]:
     """The allocation of each that is an address, its path, and its type. `order`: of the places by
     their addresses."""
     words = np.fromfile(contents, dtype="<u8", count=contents.stat().st_size // POINTER_BYTES)
@@ -143,7 +143,7 @@ def _pointers_in(
     size = parameter.layout.size_bytes if parameter.layout is not None else 0
     if parameter.type.endswith("*"):
         bare = normal_type(parameter.type.removesuffix("*").replace("const", "").strip())
-        fields = (PointerField("", 0, bare, "const" in parameter.type),)
+        fields = (PointerMember("", 0, bare, "const" in parameter.type),)
         size = POINTER_BYTES
     if not size or size % POINTER_BYTES:
         return
@@ -212,7 +212,7 @@ def _typed(
         raise NotFollowed(
             f"parameter {parameter.name} has {len(data)} bytes, and {parameter.size_bytes} by clang"
         )
-    pointers: list[GivenPointer] = []
+    pointers: list[PointerField] = []
     layouts: list[Layout | None] = []
     for field in parameter.pointers:
         place = slice(field.offset_bytes, field.offset_bytes + POINTER_BYTES)
@@ -225,7 +225,7 @@ def _typed(
         element = _pointee(form, field.path, field.type)
         layouts.append(field.layout if element == "opaque" else None)
         pointers.append(
-            GivenPointer(
+            PointerField(
                 path=field.path,
                 at_bytes=field.offset_bytes,
                 is_const=field.is_const,

@@ -58,7 +58,7 @@ from cudaops.storage import NOTE, Facts, entry_of, make_once, raise_if_full
 EXECUTABLE = "unit"
 OBJECT = "unit.o"
 _FORMAT = 4
-"""Part of every key: raised when what stands in the facts changes."""
+"""Part of every key: raised when the format of the facts changes."""
 STATIC_SHARED_LIMIT = 48 * 1024
 """ptxas refuses more. Source: CUDA C++ Programming Guide, technical specifications."""
 _CUDA_LIBRARY = re.compile(rf"-l(?:cuda|{LIBRARY})")
@@ -155,7 +155,7 @@ def _described_project(executable: Path) -> Facts:
 
 def build_source(
     cache: Path,
-    source: Source,
+    source: GccSource,
     program: Program,
     build: Build = "plain",
     compile_extra: Sequence[str] = (),
@@ -219,7 +219,7 @@ def as_compiled(built: Built, unit: Unit) -> Compiled:
 
 def _build(
     cache: Path,
-    source: Source,
+    source: GccSource,
     program: Program,
     build: Build,
     compile_extra: Sequence[str],
@@ -324,22 +324,22 @@ CANDIDATE = "cudaops_candidate.inc"
 """Where a rewrite's text is written; its `#line` says `candidate.cu`."""
 
 
-class Source(NamedTuple):
+class GccSource(NamedTuple):
     """Files of one translation unit, and the system includes that can be precompiled."""
 
     files: dict[str, str]
     includes: tuple[str, ...]
 
 
-def program_source(program: Program) -> Source:
+def program_source(program: Program) -> GccSource:
     """The whole program with its launches going to the shim."""
     files = rerouted_files(program)
     lines = [f'#include "{program.main_path}"', *kernel_registrations(program)]
     main = "\n".join([*lines, _globals(program)])
-    return Source({**files, MAIN: main}, precompilable(program))
+    return GccSource({**files, MAIN: main}, precompilable(program))
 
 
-def unit_source(unit: Unit) -> Source:
+def unit_source(unit: Unit) -> GccSource:
     """What the kernels need of the program, the rewrite's text, and one entry a launch step."""
     files = device_view_files(unit.program, widened=unit.widened)
     lines = ["#define CUDAOPS_WIDE_DOUBLES 1"] if unit.wide_doubles else []
@@ -356,7 +356,7 @@ def unit_source(unit: Unit) -> Source:
     author = unit.program.kernel(unit.kernel)
     lines.append(pointer_type(author) + _entry(BASELINE_ENTRY, unit.callee, author))
     main = "\n".join(lines) + "\n" + _globals(unit.program)
-    return Source({**files, MAIN: main}, precompilable(unit.program, widened=unit.widened))
+    return GccSource({**files, MAIN: main}, precompilable(unit.program, widened=unit.widened))
 
 
 def _entry(index: int, callee: str, author: Kernel | None = None) -> str:

@@ -313,13 +313,12 @@ class CpuExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
-        samples: int = 1,
         timeout_s: float = 120.0,
     ) -> Measurement | Misbehaved:
         """Modelled time of the plan: see `profile.measure`."""
         from cudaops.executors.cpu import profile
 
-        return profile.measure(self, compiled, workload, plan, samples=samples, timeout_s=timeout_s)
+        return profile.measure(self, compiled, workload, plan, timeout_s=timeout_s)
 
     def measure_pair(
         self,
@@ -455,13 +454,12 @@ class CpuExecutor:
         folder: Path,
         timeout_s: float,
         order: Order,
-        inputs: InputSet | None = None,
-        plan: ResolvedPlan | None = None,
+        inputs: InputSet | None,
     ) -> Ran | Misbehaved:
-        """A unit in another order, a candidate's with its `plan`; None: the baseline's. `inputs`
-        None: on the captured ones. With `all`, a block that waits for one of a lower index may
-        wait until the run times out."""
-        plan, inputs = plan or baseline_plan(workload), inputs or captured_inputs(workload)
+        """The baseline in another order; `inputs` None: on the captured ones. With `all`, a block
+        that waits for one of a lower index may wait until the run times out."""
+        plan = baseline_plan(workload)
+        inputs = inputs or captured_inputs(workload)
         task = self._task(unit, "none", workload, plan, inputs, folder, timeout_s, None)
         if isinstance(task, Misbehaved):
             return task

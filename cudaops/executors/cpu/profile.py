@@ -77,12 +77,12 @@ _lock = threading.Lock()
 
 def measure(
     executor: CpuExecutor, compiled: Compiled, workload: Workload, plan: ResolvedPlan, *,
-    samples: int = 1, timeout_s: float = 120.0,
+    timeout_s: float = 120.0,
 ) -> Measurement | Misbehaved:  # fmt: skip
     """Modelled time of all launches of the plan together, in the workload's L2 regime, by the clock
     that judges on a GPU: from the first kernel's start.
 
-    One sample whatever `samples` says: the model is deterministic, repeating it adds nothing.
+    One sample: the model is deterministic.
     """
     models = _all(executor, compiled.unit, workload, plan, timeout_s)
     if isinstance(models, Misbehaved):

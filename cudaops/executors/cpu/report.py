@@ -125,7 +125,7 @@ def read_report(path: Path) -> CheckerReport:
 
 
 def report_of(file: BinaryIO) -> CheckerReport:
-    """Read line by line, so that memory is bounded whatever stands in the file.
+    """Read line by line, so that memory is bounded whatever is in the file.
 
     An unterminated last line is what was being written when the child was killed. Sets of arguments
     that were not recorded are left out.

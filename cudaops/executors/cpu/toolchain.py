@@ -53,7 +53,7 @@ INSTRUMENTED_FLAGS = (
     "-DCUDAOPS_INSTRUMENTED",
 )  # fmt: skip
 """Every access keeps its author's width: nothing is vectorised, and vector types stay whole. Nor do
-accesses that stand in two places of the text become one."""
+accesses that are in two places of the text become one."""
 ASKED_FLAGS = ("-fsanitize=alignment,shift-exponent,float-cast-overflow,signed-integer-overflow",)
 """Of `checked` alone: g++ tests each address against the type that is accessed there, counts of
 shifts, conversions of floats and arithmetic of signed integers, which wraps then; and what

@@ -414,7 +414,7 @@ def variables_in(unit: Unit, workload: Workload) -> tuple[GlobalState, ...]:
 
 
 def contents_before(unit: Unit, workload: Workload, state: GlobalState, wide: Path) -> Path:
-    """File with what stands in a variable before the launch; made at `wide` for a widened unit."""
+    """File with the contents of a variable before the launch; made at `wide` for a widened unit."""
     before = Path(workload.folder).absolute() / state.before
     if not unit.widened:
         return before

@@ -329,7 +329,7 @@ def _described(folder: Path, unit: Unit, log: str, command: str) -> Facts | Comp
 def _resources(
     launchables: Sequence[Launchable], image: Image, log: str
 ) -> tuple[KernelResources, ...]:
-    """ptxas's numbers; what it leaves out stands in the cubin itself."""
+    """ptxas's numbers; what it leaves out is in the cubin itself."""
     try:
         known = {kernel.symbol: kernel for kernel in parse_ptxas(log)}
     except PtxasLogError as problem:

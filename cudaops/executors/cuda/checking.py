@@ -262,7 +262,7 @@ def _same_files(one: Mapping[int, str], other: Mapping[int, str]) -> bool:
 
 SAMPLE_THREADS = 16 * 1024
 """Threads of a launch that are looked at; a smaller launch is looked at whole. That is 64 blocks of
-256: 27 that stand at corners, edges and in the middle, which are looked at however large they are,
+256: 27 that are at corners, edges and in the middle, which are looked at however large they are,
 and 37 drawn. A fault that one block in ten has is missed by those 37 once in fifty times."""
 
 Launch = Callable[[RunTask, float], Reply | Misbehaved]
@@ -296,7 +296,7 @@ def single_launches(subject: CheckedPlan) -> Iterator[Single | Misbehaved]:
     """Every launch of the plan in order. A launch that fails on the way ends the sequence.
 
     Of a plan with several, scratch buffers become allocations of the workload, so that what an
-    earlier launch wrote to them stands there. Earlier launches run whole, on the GPU.
+    earlier launch wrote to them is there. Earlier launches run whole, on the GPU.
     """
     if len(subject.plan.launches) == 1:
         yield Single(0, subject.workload, subject.plan, subject.inputs)
@@ -469,7 +469,7 @@ class CheckReport(NamedTuple):
 
 
 class CpuCheck(NamedTuple):
-    """What the processor is asked to look at."""
+    """A launch to check on the processor."""
 
     level: Level
     seconds: float

@@ -98,7 +98,7 @@ def _kernel_line(program: Program, kernel: Kernel) -> str:
 
 
 def _types(program: Program, kernel: Kernel) -> tuple[str, ...]:
-    """Of parameters, as a demangler spells them. Those of a template stand in its mangled name."""
+    """Of parameters, as a demangler spells them. Those of a template are in its mangled name."""
     if kernel.template_parameters:
         return ()
     named = tuple(map(_as_written, kernel.parameters))

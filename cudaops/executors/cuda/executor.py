@@ -390,17 +390,16 @@ class CudaExecutor:
         workload: Workload,
         plan: ResolvedPlan,
         *,
-        samples: int = 1,
         timeout_s: float = 120.0,
     ) -> Measurement | Misbehaved:
         """See `Executor.measure`. In the program's own regime alone; as many samples as settle
-        their median, `SEARCH.samples` or `samples` at most."""
+        their median, `SEARCH.samples` at most."""
         inputs = captured_inputs(workload)
         task = MeasureTask(
             sides=(self._side(compiled, workload, plan, self.host.scratch_folder),),
             buffers=buffers_of(workload, inputs, widened=compiled.unit.widened),
             regimes=(workload.l2_regime,),
-            policy=SEARCH.model_copy(update={"samples": max(samples, SEARCH.samples)}),
+            policy=SEARCH,
             repeats=may_repeat(compiled.unit, workload),
             keep=True,
         )

@@ -1,7 +1,7 @@
 """One measurement at a time a GPU, among all processes of a machine.
 
 Two locked files a GPU: who uses it holds the first, beside others or alone; who waits for that
-holds the second, so that they stand in line. Without the line those who come again and again to
+holds the second, so that they queue. Without the queue those who come again and again to
 use it beside each other keep out for minutes whoever wants it alone.
 """
 

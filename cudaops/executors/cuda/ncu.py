@@ -28,7 +28,14 @@ from cudaops.domain.profile import HotLine, Profile
 from cudaops.errors import InputError, PrerequisiteError, SandboxUnavailable
 from cudaops.executors.cuda.ncu_rep import ReportLaunch, line_of, read_report
 from cudaops.executors.cuda.ncu_sets import LEFT_OUT, Sections, collected
-from cudaops.executors.cuda.protocol import REPLY, TASK, Fault, ProfileReply, ProfileTask, Refused
+from cudaops.executors.cuda.protocol import (
+    REPLY,
+    TASK,
+    FaultReply,
+    ProfileReply,
+    ProfileTask,
+    RefusedReply,
+)
 from cudaops.executors.cuda.toolchain import find_tool
 from cudaops.executors.cuda.turns import GivenTurn
 from cudaops.executors.isolation.phases import Confinement
@@ -55,7 +62,7 @@ class Profiled(NamedTuple):
     command: str
 
 
-NcuOutcome = Profiled | NcuProblem | Fault
+NcuOutcome = Profiled | NcuProblem | FaultReply
 """A profile; why ncu could not make one; or what the launched kernel did wrong."""
 
 
@@ -209,7 +216,7 @@ def _attempt(
     folder: Path,
     timeout_s: float,
     alone: Callable[[], AbstractContextManager[None]],
-) -> tuple[Finished, NcuProblem | Fault | None]:
+) -> tuple[Finished, NcuProblem | FaultReply | None]:
     # Sections come from where ncu is installed: a home folder may be read-only or missing.
     env = {"NV_COMPUTE_PROFILER_DISABLE_STOCK_FILE_DEPLOYMENT": "1"}
     if "HOME" in os.environ:
@@ -229,14 +236,14 @@ def _attempt(
 
 def _failure(
     done: Finished, report: Path, reply: Path, timeout_s: float
-) -> NcuProblem | Fault | None:
+) -> NcuProblem | FaultReply | None:
     """Why there is nothing to read; the runner's own answer goes before what ncu says of it."""
     if done.timed_out:
         return problem("timeout", f"ncu had not finished after {timeout_s:.0f} s")
     answer = _answer(reply)
-    if isinstance(answer, Fault):
+    if isinstance(answer, FaultReply):
         return answer
-    if isinstance(answer, Refused):
+    if isinstance(answer, RefusedReply):
         raise SandboxUnavailable(answer.problem, answer.remedy)
     if report.is_file() and isinstance(answer, ProfileReply):
         return None
@@ -247,13 +254,13 @@ def _failure(
     return problem("unknown", f"ncu ended with {done.exit_code}: {' '.join(tail)}")
 
 
-def _answer(reply: Path) -> Fault | Refused | ProfileReply | None:
+def _answer(reply: Path) -> FaultReply | RefusedReply | ProfileReply | None:
     """What the runner wrote; None where it came to no answer."""
     try:
         answer = REPLY.validate_json(reply.read_bytes())
     except (OSError, ValidationError):
         return None
-    return answer if isinstance(answer, (Fault, Refused, ProfileReply)) else None
+    return answer if isinstance(answer, (FaultReply, RefusedReply, ProfileReply)) else None
 
 
 def _read(ncu: Path, report: Path, task: ProfileTask, sources: Mapping[str, str]) -> Profile:

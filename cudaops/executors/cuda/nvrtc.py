@@ -136,7 +136,7 @@ class Nvrtc:
         return False
 
     def _note(self, *, alive: bool) -> None:
-        """What became of a worker."""
+        """Outcome of a worker."""
         with self._lock:
             self._deaths = 0 if alive else self._deaths + 1
             if self._deaths >= MAX_DEATHS:

@@ -60,7 +60,7 @@ class Executable(NamedTuple):
     preload: Path | None = None
     """What is loaded into it."""
     arguments: tuple[str, ...] = ()
-    """What stands before those of every run."""
+    """What comes before those of every run."""
 
     @property
     def is_interpreted(self) -> bool:

@@ -29,7 +29,7 @@ from cudaops.executors.cuda.gpu_lock import gpu_turn
 from cudaops.executors.cuda.host import GpuHost
 from cudaops.executors.cuda.ncu import NcuProfiler
 from cudaops.executors.cuda.ncu_sets import MOST_S, LaunchCost, Sections, affordable, profile_s
-from cudaops.executors.cuda.protocol import Buffer, Fault, ProfileTask, RunReply, RunTask, Side
+from cudaops.executors.cuda.protocol import Buffer, FaultReply, ProfileTask, RunReply, RunTask, Side
 from cudaops.executors.cuda.session import RunnerSession, expected
 from cudaops.program.candidate import FILE as CANDIDATE
 
@@ -63,7 +63,7 @@ MOST_LOADED_AGAIN_BYTES = 1 << 30
 
 
 class ProfiledPlan(NamedTuple):
-    """A plan as the runner is told, and where."""
+    """A plan as sent to the runner, and its folder."""
 
     compiled: Compiled
     workload: Workload
@@ -223,7 +223,7 @@ class Profiler:
             timeout_s=launched.timeout_s,
             alone=partial(gpu_turn, host.facts, alone=True),
         )
-        if isinstance(outcome, Fault):
+        if isinstance(outcome, FaultReply):
             return Misbehaved(what=outcome.what, message=outcome.message)
         if isinstance(outcome, NcuProblem):
             self._lasting = outcome if outcome.cause in LASTING else None

@@ -55,7 +55,7 @@ class Launchable(Record):
 
 
 class Buffer(Record):
-    """One allocation of the workload: its size and what stands in it before every launch."""
+    """One allocation of the workload: its size and its contents before every launch."""
 
     index: int
     size_bytes: int
@@ -73,10 +73,10 @@ class Buffer(Record):
     widened_by: int = 1
     """Times that its elements are larger than the program's."""
     holds_pointers: bool = False
-    """Addresses of buffers that stand in its file are moved to where these lie."""
+    """Addresses of buffers that are in its file are moved to where these lie."""
 
 
-class Scratch(Record):
+class TaskScratch(Record):
     """Temporary memory of a rewrite."""
 
     name: str
@@ -84,7 +84,7 @@ class Scratch(Record):
     fill: int
 
 
-class GlobalVariable(Record):
+class VariableImage(Record):
     """A `__constant__` or `__device__` variable that is set before every launch."""
 
     name: str
@@ -113,8 +113,8 @@ class Side(Record):
     module: str
     """Absolute path: a cubin, or what the stand-in runs."""
     launches: tuple[PlannedLaunch, ...]
-    scratch: tuple[Scratch, ...] = ()
-    globals: tuple[GlobalVariable, ...] = ()
+    scratch: tuple[TaskScratch, ...] = ()
+    globals: tuple[VariableImage, ...] = ()
     variables: tuple[str, ...] = ()
     """Symbols of every device variable of the module. Before each timed launch they hold again what
     they held after loading, so that no launch can leave anything behind for the next."""
@@ -166,13 +166,13 @@ class OutputWatch(Record):
     """Secret: draws which samples are looked at, and where launches on other inputs stand."""
     alternatives: tuple[tuple[Buffer, ...], ...] = ()
     """Other contents of the same buffers. A buffer with `fill` is one that a launch overwrites
-    whatever stood there: it is left as it stands where inputs are exchanged between launches."""
+    whatever stood there: it is left as it is where inputs are exchanged between launches."""
     most_kept: int = 8
     """Distinct results a side and set of inputs whose contents are kept; fewer where large."""
 
 
 class RunTask(Record):
-    """Launch one side once and give back what stands in memory."""
+    """Launch one side once and return the buffers it left."""
 
     op: Literal["run"] = "run"
     side: Side
@@ -188,7 +188,7 @@ class RunTask(Record):
 
 
 class SeriesLaunch(Record):
-    """What stands in memory before one launch of a series, and where its results go."""
+    """Memory contents before one launch of a series, and where its results go."""
 
     buffers: tuple[Buffer, ...]
     scratch_fill: int
@@ -226,7 +226,7 @@ class MeasureTask(Record):
     repeats: bool = True
     """Whether a launch may run on what another one left."""
     keep: bool = False
-    """The buffers and what stands in them stay on the device for the next task that has the same.
+    """The buffers and their contents stay on the device for the next task that has the same.
     For searches: nothing may be accepted on it."""
 
     @property
@@ -265,7 +265,7 @@ Task = Annotated[
 ]
 
 
-class Fault(Record):
+class FaultReply(Record):
     """The launched code did something wrong."""
 
     kind: Literal["fault"] = "fault"
@@ -278,7 +278,7 @@ class Fault(Record):
     """The context is lost: the runner ends after this reply and a new one must be started."""
 
 
-class Refused(Record):
+class RefusedReply(Record):
     """The runner cannot do what it is asked: our mistake or the machine's, not the kernel's."""
 
     kind: Literal["refused"] = "refused"
@@ -328,7 +328,7 @@ class SideTimes(Record):
     """Why CUPTI gave no duration for this side although it recorded: other kernels than planned."""
     kernel_us: tuple[float, ...] = ()
     """Of short launches: CUPTI's durations of as many as there are samples, paired by position with
-    the other side's; empty where a launch is long against what stands between two, or CUPTI gave
+    the other side's; empty where a launch is long against what is between two, or CUPTI gave
     no durations of both sides."""
     apart_us: tuple[float, ...] = ()
     """Times of the launches on other inputs, one launch each; not among the samples."""
@@ -409,7 +409,7 @@ class ProbeReply(Record):
 
 
 Reply = Annotated[
-    Fault | Refused | RunReply | MeasureReply | ProfileReply | ProbeReply,
+    FaultReply | RefusedReply | RunReply | MeasureReply | ProfileReply | ProbeReply,
     Field(discriminator="kind"),
 ]
 

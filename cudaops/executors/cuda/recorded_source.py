@@ -46,8 +46,8 @@ def recorded_source(program: Program) -> RecordedSource:
 
 def recorded_in_place(program: Program) -> dict[str, str]:
     """For an author's own build: texts by their place in the tree. The main file, and others that
-    launch its kernels, include their rewritten selves, which stand beside them by a name that no
-    build compiles (`nvcc *.cu`); headers of the recorder stand in the tree's root. Of all files as
+    launch its kernels, include their rewritten selves, which are beside them by a name that no
+    build compiles (`nvcc *.cu`); headers of the recorder are in the tree's root. Of all files as
     one program any may be compiled by itself."""
     made = recorded_files(program, MAIN, "cuda")
     begin, _, variables = made.pop(MAIN).split("\n", 2)
@@ -80,7 +80,7 @@ def recorder_files() -> dict[str, str]:
 
 
 def _headers() -> dict[str, str]:
-    """What stands before the author's text."""
+    """What comes before the author's text."""
     found = {f"cudaops_capture/{p.name}": p for p in (FOLDER / "include/cudaops_capture").iterdir()}
     shared = (
         INCLUDE / "cudaops" / name

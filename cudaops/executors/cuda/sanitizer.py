@@ -30,7 +30,7 @@ from cudaops.cuda.sanitizer_report import (
 from cudaops.domain.base import SourceLocation
 from cudaops.domain.execution import CheckerUnavailable, Misbehaved, MisbehaviourKind
 from cudaops.domain.judgement import IsolationLevel
-from cudaops.executors.cuda.protocol import REPLY, Fault, Refused, RunReply, RunTask
+from cudaops.executors.cuda.protocol import REPLY, FaultReply, RefusedReply, RunReply, RunTask
 from cudaops.executors.cuda.toolchain import find_tool
 from cudaops.executors.isolation.level import level_of, weaken
 from cudaops.executors.isolation.phases import Confinement
@@ -272,7 +272,7 @@ def _refused(reply: Path) -> tuple[str, str] | None:
         said = REPLY.validate_json(reply.read_bytes())
     except (OSError, ValidationError):
         return None
-    if isinstance(said, Refused):
+    if isinstance(said, RefusedReply):
         return f"the runner under it could not work: {said.problem}", said.remedy
     return None
 
@@ -285,7 +285,7 @@ def _why_no_launch(reply: Path) -> tuple[str, str] | None:
         return "the runner left no reply", "run again"
     if isinstance(said, RunReply):
         return None
-    if isinstance(said, Fault):
+    if isinstance(said, FaultReply):
         return f"the launch fails only under it: {said.message}", "free GPU memory and run again"
     return f"the runner under it answered {type(said).__name__}", "report it"
 

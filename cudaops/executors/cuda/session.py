@@ -23,13 +23,13 @@ from cudaops.executors.cuda.protocol import (
     REPLY,
     TASK,
     DeviceFacts,
-    Fault,
+    FaultReply,
     MeasureReply,
     MeasureTask,
     ProbeReply,
     ProbeTask,
     ProfileTask,
-    Refused,
+    RefusedReply,
     ReleaseTask,
     Reply,
     RunReply,
@@ -59,7 +59,7 @@ turns there for some milliseconds each, so that a shorter one mostly runs in one
 H200, eight runs at once: of a launch of 8 ms, times of 8 to 34 ms (2026-11-24)."""
 TURN_S = 1.0
 """How long launches that are only to be ranked may keep the GPU, one after the other, where several
-of them wait. Chosen: some ten of them, so that eight jobs on a GPU do not each stand in line anew
+of them wait. Chosen: some ten of them, so that eight jobs on a GPU do not each queue anew
 for every launch of 50 ms; whoever decides something waits little longer for it."""
 
 Kind = TypeVar("Kind", RunReply, MeasureReply)
@@ -183,8 +183,8 @@ class RunnerSession:
     def request(self, task: Task, timeout_s: float) -> Reply | Misbehaved:
         """Have a task done; `timeout_s` counts from when the GPU is ours.
 
-        Never returns Fault or Refused: what the launched code did wrong is Misbehaved, what the
-        runner cannot do raises SandboxUnavailable, and a GPU that cannot be opened
+        Never returns FaultReply or RefusedReply: what the launched code did wrong is Misbehaved,
+        what the runner cannot do raises SandboxUnavailable, and a GPU that cannot be opened
         PrerequisiteError.
         """
         asked = time.monotonic()
@@ -305,12 +305,12 @@ class RunnerSession:
         if came.ended == "gone":
             return self._died(runner)
         reply = self._read(came.text)
-        if isinstance(reply, Refused):
+        if isinstance(reply, RefusedReply):
             if reply.no_room and self._make_room():
                 return self._asked(runner, task, timeout_s)
             self._end()
             raise SandboxUnavailable(reply.problem, reply.remedy)
-        if isinstance(reply, Fault):
+        if isinstance(reply, FaultReply):
             found = self._misbehaved(reply.what, reply.message)
             if reply.sticky:
                 self._end()
@@ -353,7 +353,7 @@ class RunnerSession:
             what = f"ended with {_spelled(code)}" if code is not None else "does not answer"
             raise SandboxUnavailable(f"the runner {what} while it opened the GPU{said}", AGAIN)
         reply = self._read(came.text)
-        if isinstance(reply, Refused):
+        if isinstance(reply, RefusedReply):
             self._end()
             if self._suspect and self._facts is not None:
                 raise SandboxUnavailable(reply.problem, reply.remedy)
@@ -371,7 +371,7 @@ class RunnerSession:
             self._suspect = False
             return
         self._end()
-        said = f": {reply.problem}" if isinstance(reply, Refused) else ""
+        said = f": {reply.problem}" if isinstance(reply, RefusedReply) else ""
         raise SandboxUnavailable(
             f"the GPU does not work since the last kernel was stopped or failed{said}",
             PROBE_REMEDY,
@@ -439,7 +439,7 @@ def task_command(
 ) -> tuple[list[str], dict[str, str]]:
     """Command line and environment that do one task from a file, for a tool that wraps a process.
 
-    Exit code 0 also where the reply is a Fault, 3 where it is Refused. The environment is the whole
+    Exit code 0 also with a FaultReply, 3 with a RefusedReply. The environment is the whole
     one; whoever runs it holds `gpu_lock`.
     """
     argv = runner_argv(driver, device_index)
@@ -534,4 +534,4 @@ def _why_not(driver: str, level: IsolationLevel) -> str:
             return f"the runner ended with {done.exit_code} {' '.join(lines)[:200]}".strip()
     if isinstance(said, ProbeReply):
         return ""
-    return said.problem if isinstance(said, Refused) else f"the runner answered {said.kind!r}"
+    return said.problem if isinstance(said, RefusedReply) else f"the runner answered {said.kind!r}"

@@ -44,7 +44,7 @@ MARK = "cudaops_mark"
 
 INCLUDE = Path(__file__).parent / "include"
 NVRTC_INCLUDE = INCLUDE / "nvrtc"
-"""What stands in for host headers where NVRTC compiles."""
+"""What replaces host headers where NVRTC compiles."""
 _WIDENED = {
     "cudaops_widened.h": INCLUDE / "widened" / "cudaops_widened.h",
     "cudaops_widened_half.h": INCLUDE / "widened" / "cudaops_widened_half.h",
@@ -71,14 +71,14 @@ _FLOAT_LITERAL = re.compile(
 )
 
 
-class Source(NamedTuple):
+class NvccSource(NamedTuple):
     """Files of one translation unit."""
 
     files: dict[str, str]
     main: str
 
 
-def unit_source(unit: Unit) -> Source:
+def unit_source(unit: Unit) -> NvccSource:
     """What nvcc compiles: the program's device view, the rewrite's text and the marks."""
     files = device_view_files(unit.program, dialect="cuda", widened=unit.widened)
     head = ""
@@ -92,7 +92,7 @@ def unit_source(unit: Unit) -> Source:
         files.setdefault(CANDIDATE_FILE, unit.rewrite.source)  # for who follows the line table
         lines.append(f'#include "{CANDIDATE}"')
     files[MAIN] = head + "\n".join(lines) + "\n" + _marks(unit)
-    return Source(files, MAIN)
+    return NvccSource(files, MAIN)
 
 
 def nvrtc_text(unit: Unit) -> str:

@@ -33,12 +33,12 @@ _ATTRIBUTE = struct.Struct("<BBH")
 _PARAMETER_INFO = struct.Struct("<IHHI")
 _SIZED, _PARAMETER = 4, 0x17
 """Of `.nv.info.KERNEL`: form, attribute, then its size where the form says so, else its value; a
-parameter's size stands above bit 18. Source: what cuobjdump prints as EIATTR_KPARAM_INFO, beside
+parameter's size is above bit 18. Source: what cuobjdump prints as EIATTR_KPARAM_INFO, beside
 the bytes of cubins of nvcc 13.0 (2026-11-25)."""
 _MARK = re.compile(rf"^void (?:\w+::)*{MARK}<(?P<entry>\d+), (?P<rest>.*)>\(\)$")
 _INTERNAL = re.compile(r"_INTERNAL_\w+::|\(anonymous namespace\)::")
 _LASTING = (".nv.global", ".nv.constant3")
-"""Sections whose variables live as long as the module; `__shared__` ones stand in others. Source:
+"""Sections whose variables live as long as the module; `__shared__` ones are in others. Source:
 CUDA Binary Utilities, and cubins of nvcc 13.0."""
 _RESERVED_FROM_SM, _RESERVED_BYTES = 90, 1024
 """Since sm_90 a kernel's shared section holds 1 KiB of the system's, which ptxas does not count.
@@ -46,7 +46,7 @@ Source: CUDA C++ Programming Guide, compute capability 9.0; seen in cubins of nv
 
 
 class Image(NamedTuple):
-    """What stands in a cubin."""
+    """Contents of a cubin."""
 
     kernels: tuple[str, ...]
     """Symbols that the host can launch, marks included."""
@@ -69,7 +69,7 @@ class Image(NamedTuple):
 
 
 class UnknownEntry(Exception):
-    """No one symbol can be said to be this entry."""
+    """No symbol, or several, match this entry."""
 
 
 def read_image(path: Path) -> Image:
@@ -119,7 +119,7 @@ def _text(data: bytes, start: int) -> str:
 
 
 class PlacedParameter(NamedTuple):
-    """Where one parameter stands in a buffer of all of a kernel's."""
+    """Where one parameter is in a buffer of all of a kernel's."""
 
     offset: int
     size_bytes: int
@@ -247,7 +247,7 @@ def function_parameters(pointer: str) -> tuple[str, ...]:
 
 
 def split_call(name: str) -> tuple[str, tuple[str, ...]]:
-    """A demangled function as what stands before its parameters, and these."""
+    """A demangled function as what is before its parameters, and these."""
     depth = 0
     for at in range(len(name) - 1, -1, -1):
         depth += (name[at] == ")") - (name[at] == "(")
@@ -260,7 +260,7 @@ def split_call(name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def split_types(text: str, separator: str = ",") -> tuple[str, ...]:
-    """Parts between separators that stand outside of every bracket."""
+    """Parts between separators that are outside of every bracket."""
     parts = [""]
     depth = 0
     for at, character in enumerate(text):

@@ -23,7 +23,6 @@ from cudaops.executors.cpu.unit import (
 from cudaops.executors.cuda.platform import Module
 from cudaops.executors.cuda.protocol import (
     Buffer,
-    GlobalVariable,
     MeasureReply,
     OutputWatch,
     PlannedLaunch,
@@ -31,11 +30,12 @@ from cudaops.executors.cuda.protocol import (
     RegimeTimes,
     RunReply,
     RunTask,
-    Scratch,
     SeriesLaunch,
     Side,
     SideOutputs,
+    TaskScratch,
     TimingPolicy,
+    VariableImage,
 )
 from cudaops.program.analysis.summary import facts_of_launch
 
@@ -44,7 +44,7 @@ WIDE_SHARED_FACTOR = 2
 
 
 class Dumps(NamedTuple):
-    """Files that take what stands in memory after a run."""
+    """Files that take memory contents after a run."""
 
     buffers: dict[int, str]
     variables: dict[str, str]
@@ -109,7 +109,7 @@ def side_of(
         module=str(module.image),
         launches=launches,
         scratch=tuple(
-            Scratch(name=name, size_bytes=size * wide, fill=scratch_fill)
+            TaskScratch(name=name, size_bytes=size * wide, fill=scratch_fill)
             for name, size in plan.scratch_bytes.items()
         ),
         globals=_globals(module, unit, workload, folder),
@@ -118,7 +118,7 @@ def side_of(
 
 
 def buffers_of(workload: Workload, inputs: InputSet, *, widened: bool) -> tuple[Buffer, ...]:
-    """The workload's allocations with what stands in them."""
+    """The workload's allocations with their contents."""
     return tuple(
         Buffer(
             index=a.index,
@@ -187,7 +187,7 @@ def _widened(value: Value, workload: Workload) -> Value:
 
 def _globals(
     module: Module, unit: Unit, workload: Workload, folder: Path
-) -> tuple[GlobalVariable, ...]:
+) -> tuple[VariableImage, ...]:
     """Variables that the module has; one that no kernel of it uses was left out by nvcc."""
     known = [s for s in variables_in(unit, workload) if s.name in module.variables]
     return tuple(
@@ -198,9 +198,9 @@ def _globals(
 
 def _global(
     symbol: str, unit: Unit, workload: Workload, state: GlobalState, wide: Path
-) -> GlobalVariable:
+) -> VariableImage:
     before = contents_before(unit, workload, state, wide)
-    return GlobalVariable(
+    return VariableImage(
         name=state.name, symbol=symbol, size_bytes=before.stat().st_size, file=str(before)
     )
 

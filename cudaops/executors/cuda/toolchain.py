@@ -1,4 +1,4 @@
-"""Where the CUDA compiler is, and the one command line that has the last word on a rewrite."""
+"""Where the CUDA compiler is, and the one command line that every kept rewrite compiles with."""
 
 from __future__ import annotations
 

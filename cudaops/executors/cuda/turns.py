@@ -1,4 +1,4 @@
-"""One launch of a runner that stands under another tool, alone on the GPU only while it lasts.
+"""One launch of a runner that is under another tool, alone on the GPU only while it lasts.
 
 ncu takes seconds to start and to write its report, its kernel often less than one: nobody else
 need wait for the rest. The runner and who started it agree by files in a folder of theirs: `ready`
@@ -17,7 +17,7 @@ from types import TracebackType
 
 from cudaops.errors import CudaOpsError
 from cudaops.executors.cuda.gpu_lock import POLL_S
-from cudaops.executors.cuda.runner.driver import Refusal
+from cudaops.executors.cuda.runner.driver import TaskRefused
 
 READY, GO, NO, OVER = "ready", "go", "no", "over"
 
@@ -26,7 +26,7 @@ READY, GO, NO, OVER = "ready", "go", "no", "over"
 def in_turn(folder: Path | None) -> Iterator[None]:
     """The runner's side: what happens in here happens alone on the GPU. None: it is already.
 
-    Raises Refusal where the GPU was not to be had.
+    Raises TaskRefused where the GPU was not to be had.
     """
     if folder is None:
         yield
@@ -34,7 +34,7 @@ def in_turn(folder: Path | None) -> Iterator[None]:
     (folder / READY).touch()
     while not (folder / GO).exists():
         if (folder / NO).exists():
-            raise Refusal("the GPU was not to be had alone", "run again when it is idle")
+            raise TaskRefused("the GPU was not to be had alone", "run again when it is idle")
         time.sleep(POLL_S)
     try:
         yield

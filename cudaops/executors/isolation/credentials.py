@@ -1,4 +1,4 @@
-"""Whose name a child goes by: an account of its own where this process may give it one."""
+"""The account of a child: one of its own where this process may switch accounts."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ def can_narrow() -> bool:
     return can_switch() and all(_effective() >> n & 1 for n in (CAP_CHOWN, CAP_DAC_READ_SEARCH))
 
 
-def account(*, switch: bool, narrow: bool = False) -> dict[str, Any] | None:
+def account(*, narrow: bool = False) -> dict[str, Any] | None:
     """What the launcher applies; None: it stays what it is, which is not root.
 
     An account of its own keeps CAP_DAC_OVERRIDE alone, so that Landlock and not the modes of files
     decide; `narrow`, where that `can_narrow`, CAP_DAC_READ_SEARCH alone, which opens no socket.
-    `switch` False drops every capability and keeps the account.
+    Where no account can be had, root drops every capability.
     """
-    if switch and can_switch():
+    if can_switch():
         uid = FIRST_UID + (os.getpid() % (1 << 22)) * _PER_PROCESS + next(_COUNTER) % _PER_PROCESS
         return _account(uid, 1 << (CAP_DAC_READ_SEARCH if narrow else CAP_DAC_OVERRIDE))
     if os.geteuid() == 0 and _effective() >> CAP_SETPCAP & 1:

@@ -142,11 +142,11 @@ def seccomp(spec: Spec) -> None:
     if program is None:
         return
 
-    class Program(ctypes.Structure):
+    class SocketFilter(ctypes.Structure):
         _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
     code = ctypes.create_string_buffer(program, len(program))
-    wanted = Program(len(program) // 8, ctypes.addressof(code))
+    wanted = SocketFilter(len(program) // 8, ctypes.addressof(code))
     _prctl(PR_SET_SECCOMP, 2, ctypes.addressof(wanted))
 
 

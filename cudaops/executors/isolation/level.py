@@ -1,4 +1,4 @@
-"""How well children can be confined here: found out by confining one, and what the user asked for.
+"""Isolation level of this machine: found by confining a child, and what the user asked for.
 
 What is in force holds for the whole process, as what the machine can do does: no call that starts a
 child can miss it. Entry points state it once with `enforce`; without that it is `auto`.

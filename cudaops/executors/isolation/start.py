@@ -138,7 +138,7 @@ class Confined:
         if not switches_account(confinement.phase):
             return None
         if confinement.phase == "gpu" and credentials.can_narrow() and places.open_nodes():
-            found = credentials.account(switch=True, narrow=True)
+            found = credentials.account(narrow=True)
             assert found is not None
             self._handed = (confinement.writes, found["uid"])
             try:
@@ -146,7 +146,7 @@ class Confined:
                 return found
             except OSError:
                 self._take_back()
-        return credentials.account(switch=True)
+        return credentials.account()
 
     def _take_back(self) -> None:
         if self._handed is not None:

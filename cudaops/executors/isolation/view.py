@@ -103,7 +103,7 @@ class ProgramView:
             list(pool.map(_copy, self._copies))
 
     def _place(self, word: str) -> Path | None:
-        """Where a file lies that an argument (or what stands behind its `=`) names relatively;
+        """Where a file lies that an argument (or what is behind its `=`) names relatively;
         an absolute one is allowed where it is."""
         word = word.rpartition("=")[2] if word.startswith("-") else word
         path = _plain(self._source / word)

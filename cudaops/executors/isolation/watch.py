@@ -1,4 +1,4 @@
-"""What a child and everything it started hold of the machine, looked at while it runs."""
+"""Resources that a child and its descendants use, sampled while it runs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MEMORY_BYTES = os.sysconf("SC_PHYS_PAGES") * _PAGE
 
 
 class Size(NamedTuple):
-    """What stands in some folders."""
+    """Contents of some folders."""
 
     bytes: int
     entries: int

@@ -1,4 +1,4 @@
-"""What every library for LD_PRELOAD is made of, and where one can be used."""
+"""Parts of every LD_PRELOAD library, and where one can be used."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from cudaops.errors import PrerequisiteError
 
 SOURCE = Path(__file__).parent / "source"
-"""Of `hooks.h`, which stands before libcuda, and of what it needs."""
+"""Of `hooks.h`, which is before libcuda, and of what it needs."""
 MACHINES = ("x86_64", "aarch64")
 
 

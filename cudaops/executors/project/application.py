@@ -76,7 +76,7 @@ def _require_preloadable(path: Path, command: str) -> None:
 
 
 def _segments(head: bytes, rest: bytes) -> set[int]:
-    """Types of an ELF file's segments, as far as they stand in its first bytes."""
+    """Types of an ELF file's segments, as far as they are in its first bytes."""
     start, size, count = *struct.unpack_from("<Q", head, 32), *struct.unpack_from("<HH", head, 54)
     data = head + rest
     places = (start + number * size for number in range(count))

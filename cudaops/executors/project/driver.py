@@ -1,4 +1,4 @@
-"""Stands in front of nvcc and the host's compilers while an author's build runs.
+"""Wrapper of nvcc and the host compilers while an author's build runs.
 
 Says what was asked of which compiler, and has it done: for a GPU by the same command for that GPU
 alone, for a processor by g++ with cudaops' own headers and runtime. Runs confined, in the copy of
@@ -171,7 +171,7 @@ def _with_our_headers(config: DriverConfig, name: str, words: list[str]) -> list
 
 
 def _as_our_headers_need(words: Sequence[str]) -> list[str]:
-    """nvcc's words, by C++17 where they ask for an older standard: what stands before the author's
+    """nvcc's words, by C++17 where they ask for an older standard: what is before the author's
     launches is written in it."""
     joined = "\0".join(words)
     joined = re.sub(r"(?<![^\0])(--?std)\0(?=(?:c|gnu)\+\+)", r"\1=", joined)
@@ -328,7 +328,7 @@ def _linked(config: DriverConfig, words: Sequence[str]) -> list[str]:
 
 
 def _spelled_out(words: Sequence[str], folder: Path = _HERE) -> Iterator[str]:
-    """With what stands in response files, of g++ and of nvcc, in place of their names."""
+    """With the contents of response files, of g++ and of nvcc, in place of their names."""
     left = iter(words)
     for word in left:
         name = word[1:] if word.startswith("@") else ""

@@ -1,4 +1,4 @@
-"""What comes of a build: a program with its libraries, kept outside of the tree."""
+"""Products of a build: a program with its libraries, kept outside of the tree."""
 
 from __future__ import annotations
 

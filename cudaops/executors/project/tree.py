@@ -81,7 +81,7 @@ _OF_PYTHON = re.compile(r"^[\w.]*(?:Error|Exception|Exit)\b(?:: |$)")
 
 
 class Tools(NamedTuple):
-    """What stands behind the compilers of a build."""
+    """What is behind the compilers of a build."""
 
     kind: str
     """With versions and flags: another one builds another tree."""
@@ -207,7 +207,7 @@ class BuiltTree:
         self.build = build
         self.tools = tools
         self.main = main
-        builders = sorted(map(str, _builders().values()))  # which stand in the tree by their paths
+        builders = sorted(map(str, _builders().values()))  # which are in the tree by their paths
         content = (FORMAT, build.tree_sha256, build.command, tools.kind, builders)
         self._entry = entry_of(cache.absolute(), "projecttree", *content)
         self.root = self._entry.folder / "tree"

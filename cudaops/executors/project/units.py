@@ -23,7 +23,7 @@ _NO_PROGRAM = frozenset({"-c", "-S", "-E", "-M", "-MM"})
 
 
 class CompilerInvocation(Record):
-    """What a build asked of one compiler, as the driver wrote it down; a build may have done so in
+    """One compiler call of a build, as the wrapper recorded it; a build may have done so in
     its stead."""
 
     tool: str

@@ -1,6 +1,6 @@
 """What a node of a tree may do: what it changes and reads, whether it is pure, leaves or waits.
 
-One answer to each question for facts, recipes and transformations, which is why it stands beside
+One answer to each question for facts, recipes and transformations, which is why it is beside
 the facts: transformations may ask it, and it asks none of them. It looks at trees alone, so that
 what it says holds for every launch, and takes what it does not know to do the worst.
 """
@@ -39,13 +39,13 @@ def reached(node: Any, form: s.KernelForm) -> Iterator[Any]:
 
 
 def has_volatile(node: Any) -> bool:
-    """Whether a volatile variable or place stands in a function, statement or expression."""
+    """Whether a volatile variable or place is in a function, statement or expression."""
     return any(getattr(x, "is_volatile", False) for x in s.below(node))
 
 
 def is_volatile(function: s.Function, form: s.KernelForm) -> bool:
     """Whether a function has volatile memory or assembly in it, of whose accesses none may be
-    moved or left out; or volatile memory stands in what its loops call.
+    moved or left out; or volatile memory is in what its loops call.
 
     What it calls elsewhere is left out, as it stays where it is: the last warp's sums of a block.
     """
@@ -397,12 +397,12 @@ def is_return(node: Any) -> bool:
 
 
 def has_return(node: Any) -> bool:
-    """Whether a `return` stands in it."""
+    """Whether a `return` is in it."""
     return any(map(is_return, s.below(node)))
 
 
 def has_jump(node: Any) -> bool:
-    """Whether a `break`, `continue` or `return` stands in it, wherever it leads."""
+    """Whether a `break`, `continue` or `return` is in it, wherever it leads."""
     return any(isinstance(x, s.Leave | s.Give) for x in s.below(node))
 
 
@@ -428,7 +428,7 @@ def _leads_out(node: Any, within: str) -> bool:
 
 
 def synchronises(node: Any, form: s.KernelForm) -> bool:
-    """Whether threads meet in it, or may: barriers, shuffles, votes, and what nobody knows."""
+    """Whether threads synchronise in it, or may: barriers, shuffles, votes, unknown calls."""
     for x in reached(node, form):
         match x:
             case s.Opaque():

@@ -15,10 +15,10 @@ from cudaops.program.analysis.facts import (
     Barrier,
     Depends,
     Guard,
+    KernelVariable,
     Kind,
     Loop,
     Unknown,
-    Variable,
 )
 from cudaops.program.analysis.intervals import INTEGERS, Interval
 from cudaops.program.analysis.polynomials import (
@@ -79,7 +79,7 @@ class LoopState:
         return len(self.continued), len(self.broken), self.returned is not None
 
 
-class Switch(LoopState):
+class SwitchState(LoopState):
     """Where `break` of a switch leads."""
 
 
@@ -96,7 +96,7 @@ class Environment:
         self._loops_found: list[Loop] = []
         self._barriers: list[Barrier] = []
         self._collectives: list[Barrier] = []
-        self._variables: dict[str, Variable] = {}
+        self._variables: dict[str, KernelVariable] = {}
         self._calls: dict[str, None] = {}
         self._unmodelled: dict[str, None] = {}
         self._contents: dict[str, Depends] = {}
@@ -261,7 +261,7 @@ class Environment:
         if before is not None:
             interval = interval.join(before.interval)
             depends |= before.depends
-        self._variables[name] = Variable(name, kind, interval, depends)
+        self._variables[name] = KernelVariable(name, kind, interval, depends)
 
     def _joined(self, one: Env, other: Env, depends: Depends) -> Env:
         """What variables hold after either of two ways."""
@@ -339,7 +339,7 @@ class Environment:
         return self._frame.env.get(self._resolved(name))
 
     def _narrow_by(self, name: str, held: Whole, bound: Polynomial) -> None:
-        """By `bound < 0`, in which the variable stands once with either sign."""
+        """By `bound < 0`, in which the variable is once with either sign."""
         for sign in (1, -1):
             rest = bound - held.value * number(sign)
             low = self._interval(rest).low

@@ -1,7 +1,7 @@
 """What a kernel does with memory: every access, loop, barrier and guard, as facts to reason with.
 
 An index is a polynomial over named unknowns: `threadIdx.x`, parameters, a loop's iteration number,
-and values that are not known in advance (`cols[..]#3`, what stands in `cols`). Integer arithmetic
+and values that are not known in advance (`cols[..]#3`, the contents of `cols`). Integer arithmetic
 is that of the integers: a program whose index overflows is outside of its meaning.
 """
 
@@ -69,7 +69,7 @@ class Guard:
 
 @dataclass(frozen=True)
 class Access:
-    """One place of the text that reads or writes memory, as it stands under one set of loops."""
+    """One place of the text that reads or writes memory, as it is under one set of loops."""
 
     kind: Kind
     array: str
@@ -128,7 +128,7 @@ class Barrier:
 
 
 @dataclass(frozen=True)
-class Variable:
+class KernelVariable:
     """A variable of the kernel with all that it may hold, over all its assignments."""
 
     name: str
@@ -139,13 +139,13 @@ class Variable:
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """All of it, in the order of the text; device functions stand where they are called."""
+    """All of it, in the order of the text; device functions at their calls."""
 
     parameters: tuple[TypedParameter, ...]
     accesses: tuple[Access, ...]
     loops: tuple[Loop, ...]
     barriers: tuple[Barrier, ...]
-    variables: tuple[Variable, ...]
+    variables: tuple[KernelVariable, ...]
     calls: tuple[str, ...]
     """Functions that are neither the program's nor known to be without effect, each once."""
     unmodelled: tuple[str, ...]
@@ -157,7 +157,7 @@ class KernelFacts:
 
     @property
     def touches_the_same(self) -> bool:
-        """Whether the same places are touched whatever stands in memory: no address, and no loop or
+        """Whether the same places are touched whatever is in memory: no address, and no loop or
         condition, depends on what was read. False where something was not followed."""
         if self.calls or self.unmodelled or any(loop.ends_early for loop in self.loops):
             return False
@@ -171,7 +171,7 @@ class KernelFacts:
 
     @property
     def scatters(self) -> bool:
-        """Whether what stands in memory may have two threads write to one place: it decides where
+        """Whether memory contents may have two threads write to one place: it decides where
         something is written, or which threads of a block write to a place of the block. True where
         something was not followed."""
         if self.calls or self.unmodelled:

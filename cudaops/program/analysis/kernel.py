@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from cudaops.program import syntax as s
-from cudaops.program.analysis.environment import LoopState, Switch
+from cudaops.program.analysis.environment import LoopState, SwitchState
 from cudaops.program.analysis.expressions import Expressions
 from cudaops.program.analysis.facts import Depends, Guard, KernelFacts, Loop, Space, Unknown
 from cudaops.program.analysis.intervals import INTEGERS, Interval
@@ -139,7 +139,9 @@ class _Statements(Expressions):
         state = self._states[-1]
         if word == "continue":
             # A switch has a state of its own, which `continue` passes by.
-            state = next((x for x in reversed(self._states) if not isinstance(x, Switch)), state)
+            state = next(
+                (x for x in reversed(self._states) if not isinstance(x, SwitchState)), state
+            )
             state.continued.append(dict(self._frame.env))
         else:
             state.broken.append(dict(self._frame.env))
@@ -217,7 +219,7 @@ class _Statements(Expressions):
     def _switch(self, subject: s.Expression, body: Sequence[s.Statement]) -> None:
         depends = self._depends(self._value(subject))
         entry, outer = dict(self._frame.env), self._guards
-        state = Switch()
+        state = SwitchState()
         self._states.append(state)
         self._guards = (*outer, Guard(depends))
         for statement in body:

@@ -21,7 +21,7 @@ COLLECTIVES = frozenset({
 """What talks to other lanes of the warp."""
 FENCES = frozenset({"__threadfence", "__threadfence_block", "__threadfence_system"})
 ORDERING = BARRIERS | FENCES | {"sync"}
-"""What orders what stands before it and behind it."""
+"""What orders what is before it and behind it."""
 LANE_STARTS = (
     "__shfl",
     "__ballot",

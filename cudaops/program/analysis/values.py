@@ -91,7 +91,7 @@ class Launched:
     values: Mapping[str, Interval] = field(default_factory=dict)
     """`gridDim.x`, `blockDim.y`, parameters by name, fields of structures by path."""
     contents: Mapping[str, Interval] = field(default_factory=dict)
-    """Of what stands in an array of integers, by the array's name."""
+    """Of the contents of an array of integers, by the array's name."""
 
     @classmethod
     def by(cls, workloads: Sequence[Workload]) -> Launched:

@@ -23,7 +23,7 @@ class DiffSpan(NamedTuple):
     """Part of a text."""
 
     text: str
-    """As it stands, or `U+202E` for one character that has no shape."""
+    """As it is, or `U+202E` for one character that has no shape."""
     hidden: bool
 
 
@@ -78,7 +78,7 @@ class Diff(NamedTuple):
 
 
 def read_patch(text: str) -> Diff:
-    """A unified patch; what is no part of one is shown as it stands."""
+    """A unified patch; what is no part of one is shown as it is."""
     found: list[DiffLine] = []
     old = new = old_left = new_left = 0
     for line in _lines_of(text):

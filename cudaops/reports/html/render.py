@@ -21,7 +21,7 @@ from cudaops.reports.html.tables import NOTHING, Beside
 from cudaops.reports.quantities import one_line, significant
 
 STYLE_FILE = Path(__file__).with_name("style.css")
-"""Everything in it stands below a class that begins with `r-`, so that another page can load it."""
+"""Everything in it is below a class that begins with `r-`, so that another page can load it."""
 
 _BEGIN, _END = "<!-- r-report begins -->", "<!-- r-report ends -->"
 """Around the fragment. Nothing that is filled in can contain them: `<` is escaped there."""

@@ -137,7 +137,7 @@ def outcome_view(record: RunRecord) -> OutcomeView:
 
 
 def _apart(text: str) -> tuple[str, str]:
-    """`1.185 ms (modelled for A10)` as the number and what stands behind it."""
+    """`1.185 ms (modelled for A10)` as the number and what is behind it."""
     number, _, source = text.partition(" (")
     return number, source.rstrip(")")
 

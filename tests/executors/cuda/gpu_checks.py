@@ -28,8 +28,8 @@ from cudaops.executors.cuda.protocol import (
     Reply,
     RunReply,
     RunTask,
-    Scratch,
     Side,
+    TaskScratch,
 )
 from cudaops.executors.cuda.sanitizer import Sanitizer, TaskCommand
 from cudaops.program.parse import load_program
@@ -88,7 +88,9 @@ def subject(
         )
         for launch in plan.launches
     )
-    scratch = tuple(Scratch(name=n, size_bytes=s, fill=0xA5) for n, s in plan.scratch_bytes.items())
+    scratch = tuple(
+        TaskScratch(name=n, size_bytes=s, fill=0xA5) for n, s in plan.scratch_bytes.items()
+    )
     inputs = captured_inputs(workload)
     task = RunTask(
         side=Side(module="none", launches=launches, scratch=scratch),

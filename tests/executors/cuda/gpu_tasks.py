@@ -15,8 +15,8 @@ from cudaops.executors.cuda.protocol import (
     PlannedLaunch,
     ProfileTask,
     RunTask,
-    Scratch,
     Side,
+    TaskScratch,
     TimingPolicy,
 )
 from tests.executors.cuda.scripted_gpu import launchable
@@ -70,7 +70,7 @@ def run_task(folder: Path, *symbols: str, **more: Any) -> RunTask:
 
 def measure_task(folder: Path, *symbols: str, **more: Any) -> MeasureTask:
     """Time kernels against each other, each with a scratch buffer."""
-    scratch = (Scratch(name="tmp", size_bytes=64, fill=0xA5),)
+    scratch = (TaskScratch(name="tmp", size_bytes=64, fill=0xA5),)
     sides = tuple(side(folder, planned(s), scratch=scratch) for s in symbols)
     return MeasureTask(**{"sides": sides, "buffers": buffers(folder), "policy": QUICK, **more})
 

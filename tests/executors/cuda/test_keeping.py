@@ -11,7 +11,7 @@ import pytest
 
 from cudaops.errors import SandboxUnavailable
 from cudaops.executors.cuda.protocol import (
-    Fault,
+    FaultReply,
     MeasureReply,
     MeasureTask,
     ProbeReply,
@@ -177,7 +177,7 @@ class TestFaults:
         perform(gpu, trial(tmp_path / "one"), None, kept)
         perform(gpu, trial(tmp_path / "two"), None, kept)
         reply = perform(gpu, trial(tmp_path / "two", symbol), None, kept)
-        assert isinstance(reply, Fault)
+        assert isinstance(reply, FaultReply)
         assert reply.what == what
         assert kept.size_bytes == 0
         if not reply.sticky:
@@ -202,7 +202,7 @@ class TestFaults:
         gpu = WatchedGpu(reaches=kernel(reaches))
         kept = StateCache(gpu)
         reply = perform(gpu, trial(tmp_path, "reaches"), None, kept)
-        assert isinstance(reply, Fault)
+        assert isinstance(reply, FaultReply)
         assert reply.message == (
             "reaches<1>: byte 8 of what allocation a is restored from was overwritten"
         )

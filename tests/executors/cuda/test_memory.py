@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cudaops.executors.cuda.runner.driver import Refusal
+from cudaops.executors.cuda.runner.driver import TaskRefused
 from cudaops.executors.cuda.runner.memory import CHUNK_BYTES, Content, TaskMemory
 from tests.executors.cuda.scripted_gpu import ScriptedGpu
 
@@ -59,11 +59,13 @@ def test_a_file_that_is_another_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path, size_bytes)
     with TaskMemory(device()) as memory:
         region = memory.take("a", size_bytes + 1, guards=True)
-        with pytest.raises(Refusal, match=f"has {size_bytes} bytes instead of {size_bytes + 1}"):
+        with pytest.raises(
+            TaskRefused, match=f"has {size_bytes} bytes instead of {size_bytes + 1}"
+        ):
             memory.fill_in(region.address, size_bytes + 1, Content(file=path))
-        with pytest.raises(Refusal, match=r"cannot read .*gone\.bin: No such file"):
+        with pytest.raises(TaskRefused, match=r"cannot read .*gone\.bin: No such file"):
             memory.holds(region.address, size_bytes, tmp_path / "gone.bin")
         folder = tmp_path / "folder"
         folder.mkdir()
-        with pytest.raises(Refusal, match="folder"):
+        with pytest.raises(TaskRefused, match="folder"):
             memory.fill_in(region.address, folder.stat().st_size, Content(file=folder))

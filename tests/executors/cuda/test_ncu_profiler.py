@@ -37,12 +37,12 @@ from cudaops.executors.cuda.ncu import (
 from cudaops.executors.cuda.ncu_sets import COUNTERS, DECIDING, LEFT_OUT
 from cudaops.executors.cuda.protocol import (
     REPLY,
-    Fault,
+    FaultReply,
     Launchable,
     PlannedLaunch,
     ProfileReply,
     ProfileTask,
-    Refused,
+    RefusedReply,
     Reply,
     Side,
 )
@@ -218,7 +218,7 @@ def test_ncu_that_does_not_end(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_misbehaves_is_the_kernels_fault(tmp_path: Path) -> None:
-    fault = Fault(what="out_of_bounds", message="k reads beyond A", sticky=True)
+    fault = FaultReply(what="out_of_bounds", message="k reads beyond A", sticky=True)
     assert profiled(tmp_path, answer=fault, exit_code=1) == fault
 
 
@@ -230,7 +230,7 @@ def test_a_runner_that_dies_without_a_word(tmp_path: Path) -> None:
 
 def test_a_runner_that_refuses_is_our_problem(tmp_path: Path) -> None:
     with pytest.raises(SandboxUnavailable, match="no such file"):
-        profiled(tmp_path, answer=Refused(problem="no such file", remedy="run again"))
+        profiled(tmp_path, answer=RefusedReply(problem="no such file", remedy="run again"))
 
 
 def test_a_report_the_wheel_cannot_read_goes_through_ncu(tmp_path: Path) -> None:

@@ -27,12 +27,12 @@ from cudaops.domain.execution import Misbehaved
 from cudaops.domain.rewrite import NumberValue
 from cudaops.errors import PrerequisiteError
 from cudaops.executors.cuda.protocol import (
-    GlobalVariable,
     MeasureReply,
     ProfileReply,
     RunReply,
     RunTask,
     TimingPolicy,
+    VariableImage,
 )
 from cudaops.executors.cuda.runner import driver as runner_driver
 from cudaops.executors.cuda.runner import nvidia, tracing
@@ -301,7 +301,7 @@ def test_shared_memory_beyond_the_default_is_opted_in(
 
 def test_variables_are_written_and_read(session: RunnerSession, tmp_path: Path) -> None:
     (tmp_path / "w.bin").write_bytes(b"abcd")
-    weights = GlobalVariable(
+    weights = VariableImage(
         name="weights", symbol="weights", size_bytes=4, file=str(tmp_path / "w.bin")
     )
     given = side(tmp_path, planned("scale"), module=CUBIN, globals=(weights,))

@@ -11,15 +11,15 @@ import pytest
 from cudaops.domain.base import Dim3
 from cudaops.domain.rewrite import BufferValue, NullValue, NumberValue
 from cudaops.executors.cuda.protocol import (
-    Fault,
-    GlobalVariable,
+    FaultReply,
     ProbeReply,
     ProbeTask,
     ProfileReply,
-    Refused,
+    RefusedReply,
     RunReply,
-    Scratch,
     Task,
+    TaskScratch,
+    VariableImage,
 )
 from cudaops.executors.cuda.runner.server import answer, perform
 from tests.executors.cuda.gpu_tasks import (
@@ -38,15 +38,15 @@ def gpu() -> ScriptedGpu:
     return ScriptedGpu()
 
 
-def fault(gpu: ScriptedGpu, task: Task) -> Fault:
+def fault(gpu: ScriptedGpu, task: Task) -> FaultReply:
     reply = perform(gpu, task)
-    assert isinstance(reply, Fault), reply
+    assert isinstance(reply, FaultReply), reply
     return reply
 
 
-def refused(gpu: ScriptedGpu, task: Task) -> Refused:
+def refused(gpu: ScriptedGpu, task: Task) -> RefusedReply:
     reply = perform(gpu, task)
-    assert isinstance(reply, Refused), reply
+    assert isinstance(reply, RefusedReply), reply
     return reply
 
 
@@ -122,7 +122,7 @@ class TestRun:
 
     def test_variables_are_set_and_read_back(self, gpu: ScriptedGpu, tmp_path: Path) -> None:
         (tmp_path / "w.bin").write_bytes(b"\x07\0\0\0")
-        given = GlobalVariable(
+        given = VariableImage(
             name="ns::calls", symbol="calls", size_bytes=4, file=str(tmp_path / "w.bin")
         )
         task = run_task(
@@ -218,7 +218,7 @@ class TestRun:
         assert "not enough free memory" in refused(gpu, run_task(tmp_path, "scale")).problem
         assert gpu.memory == {}
         unreadable = answer(gpu, b'{"op": "dance"}')
-        assert isinstance(unreadable, Refused)
+        assert isinstance(unreadable, RefusedReply)
         assert "cannot be read" in unreadable.problem
 
     def test_scratch_of_a_run_holds_its_byte(self, gpu: ScriptedGpu, tmp_path: Path) -> None:
@@ -228,7 +228,7 @@ class TestRun:
             side=side(
                 tmp_path,
                 planned("scale", values=values),
-                scratch=(Scratch(name="tmp", size_bytes=400, fill=0),),
+                scratch=(TaskScratch(name="tmp", size_bytes=400, fill=0),),
             ),
         )
         perform(gpu, task)

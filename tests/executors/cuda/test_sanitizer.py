@@ -16,7 +16,7 @@ import pytest
 from cudaops.cuda.sanitizer_report import parse_report
 from cudaops.domain.execution import CheckerUnavailable
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.executors.cuda.protocol import Fault, Refused
+from cudaops.executors.cuda.protocol import FaultReply, RefusedReply
 from cudaops.executors.cuda.sanitizer import (
     STRAY,
     Extent,
@@ -195,9 +195,9 @@ def test_what_proves_nothing(look: Look, log: str, problem: str) -> None:
 
 def test_a_clean_log_needs_the_runners_word(look: Look) -> None:
     assert "left no reply" in refused(look(under(reply=""))).problem
-    fault = Fault(what="crash", message="out of memory").model_dump_json()
+    fault = FaultReply(what="crash", message="out of memory").model_dump_json()
     assert "fails only under it: out of memory" in refused(look(under(reply=fault))).problem
-    no_gpu = Refused(problem="there is no GPU", remedy="run `nvidia-smi`").model_dump_json()
+    no_gpu = RefusedReply(problem="there is no GPU", remedy="run `nvidia-smi`").model_dump_json()
     command = under(logs(memcheck="never_started"), reply=no_gpu, exit_code=3)
     assert refused(look(command)).line.endswith("there is no GPU; run `nvidia-smi`")
     assert "exit code 3" in refused(look(under(exit_code=3))).problem

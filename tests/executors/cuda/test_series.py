@@ -9,19 +9,19 @@ import numpy as np
 import pytest
 
 from cudaops.executors.cuda.protocol import (
-    Fault,
-    GlobalVariable,
-    Refused,
+    FaultReply,
+    RefusedReply,
     RunReply,
-    Scratch,
     SeriesLaunch,
     SeriesTask,
+    TaskScratch,
+    VariableImage,
 )
 from cudaops.executors.cuda.runner.server import perform
 from tests.executors.cuda.gpu_tasks import COUNT, buffers, planned, side
 from tests.executors.cuda.scripted_gpu import ScriptedGpu, kernel
 
-SCRATCH = (Scratch(name="tmp", size_bytes=64, fill=0xA5),)
+SCRATCH = (TaskScratch(name="tmp", size_bytes=64, fill=0xA5),)
 
 
 def launch(folder: Path, number: int, shift_bytes: int = 0, **more: Any) -> SeriesLaunch:
@@ -72,7 +72,7 @@ def test_every_launch_has_its_inputs_its_place_and_its_outputs(tmp_path: Path) -
 
 def test_the_tasks_variables_are_set_again_and_the_modules_own_are_not(tmp_path: Path) -> None:
     (tmp_path / "weights.bin").write_bytes(bytes(8))
-    given = GlobalVariable(
+    given = VariableImage(
         name="ns::weights", symbol="w", size_bytes=8, file=str(tmp_path / "weights.bin")
     )
 
@@ -139,7 +139,7 @@ def test_scratch_that_nobody_left_cannot_stay(tmp_path: Path, places: tuple[int,
         side=side(tmp_path, planned("scale"), scratch=SCRATCH), launches=tuple(launches)
     )
     reply = perform(ScriptedGpu(), task)
-    assert isinstance(reply, Refused), reply
+    assert isinstance(reply, RefusedReply), reply
     assert "no launch before left scratch memory here" in reply.problem
 
 
@@ -156,7 +156,7 @@ def test_a_write_outside_names_its_launch(tmp_path: Path, shift: int) -> None:
         launches=tuple(launch(tmp_path, n, shift) for n in range(4)),
     )
     reply = perform(gpu, task)
-    assert isinstance(reply, Fault), reply
+    assert isinstance(reply, FaultReply), reply
     assert reply.what == "guard_overwritten"
     assert reply.message.startswith("in launch 3 of 4: ")
     assert "3 bytes past the end of allocation b (size 400 bytes)" in reply.message
@@ -170,7 +170,7 @@ def test_what_costs_the_context_says_so(tmp_path: Path) -> None:
         side=side(tmp_path, planned("illegal")), launches=(launch(tmp_path, 0), launch(tmp_path, 1))
     )
     reply = perform(gpu, task)
-    assert isinstance(reply, Fault), reply
+    assert isinstance(reply, FaultReply), reply
     assert reply.sticky
     assert "in launch 1 of 2" in reply.message
 
@@ -178,5 +178,5 @@ def test_what_costs_the_context_says_so(tmp_path: Path) -> None:
 def test_a_crooked_shift_is_refused(tmp_path: Path) -> None:
     task = SeriesTask(side=side(tmp_path, planned("scale")), launches=(launch(tmp_path, 0, 100),))
     reply = perform(ScriptedGpu(), task)
-    assert isinstance(reply, Refused), reply
+    assert isinstance(reply, RefusedReply), reply
     assert "multiple of 256" in reply.problem

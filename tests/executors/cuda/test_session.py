@@ -21,11 +21,11 @@ from cudaops.executors.cuda.gpu_lock import gpu_lock, lock_path
 from cudaops.executors.cuda.protocol import (
     REPLY,
     TASK,
-    Fault,
+    FaultReply,
     MeasureReply,
     ProbeReply,
     ProbeTask,
-    Refused,
+    RefusedReply,
     Reply,
     RunReply,
     Task,
@@ -361,8 +361,8 @@ def test_one_task_from_a_file_for_tools_that_wrap_a_process(tmp_path: Path) -> N
     code, reply = _once(SCRIPTED, run_task(tmp_path, "scale"), tmp_path)
     assert (code, type(reply)) == (0, RunReply)
     code, reply = _once(SCRIPTED, run_task(tmp_path, "illegal"), tmp_path)
-    assert (code, type(reply)) == (0, Fault)
+    assert (code, type(reply)) == (0, FaultReply)
     task = run_task(tmp_path, "scale")
     (tmp_path / "a.bin").unlink()
     code, reply = _once(SCRIPTED, task, tmp_path)
-    assert (code, type(reply)) == (3, Refused)
+    assert (code, type(reply)) == (3, RefusedReply)

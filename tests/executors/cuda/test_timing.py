@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from cudaops.executors.cuda.protocol import (
-    Fault,
+    FaultReply,
     MeasureReply,
     MeasureTask,
-    Refused,
+    RefusedReply,
     Task,
     TimingPolicy,
 )
@@ -43,15 +43,15 @@ def timed(gpu: ScriptedGpu, task: MeasureTask, **more: Any) -> MeasureReply:
     return measure(gpu, task, clock=gpu.clock, **more)
 
 
-def fault(gpu: ScriptedGpu, task: Task) -> Fault:
+def fault(gpu: ScriptedGpu, task: Task) -> FaultReply:
     reply = perform(gpu, task)
-    assert isinstance(reply, Fault), reply
+    assert isinstance(reply, FaultReply), reply
     return reply
 
 
-def refused(gpu: ScriptedGpu, task: Task) -> Refused:
+def refused(gpu: ScriptedGpu, task: Task) -> RefusedReply:
     reply = perform(gpu, task)
-    assert isinstance(reply, Refused), reply
+    assert isinstance(reply, RefusedReply), reply
     return reply
 
 

@@ -14,7 +14,7 @@ from cudaops.executors.cuda.protocol import (
     MeasureReply,
     MeasureTask,
     OutputWatch,
-    Refused,
+    RefusedReply,
     SideOutputs,
     TimedResult,
     TimingPolicy,
@@ -254,7 +254,7 @@ def test_one_pair_of_a_block_is_looked_at_where_results_are_large(
     gpu: ScriptedGpu, tmp_path: Path
 ) -> None:
     def looks(size_bytes: int, seed: int) -> frozenset[int]:
-        region = Region(0, size_bytes, "b", 0, False)
+        region = Region(0, size_bytes, "b", 0)
         watch = OutputWatch(folder=str(tmp_path / "large"), seed=seed)
         return Watcher(gpu, TaskMemory(gpu), watch, {1: region}, 2).looks(8)
 
@@ -285,11 +285,11 @@ def test_inputs_that_fit_no_buffer_and_folders_that_cannot_be_are_refused(
     short = task.buffers[0].model_copy(update={"size_bytes": 4})
     wrong = task.watch.model_copy(update={"alternatives": ((short,),)})
     reply = perform(gpu, task.model_copy(update={"watch": wrong}))
-    assert isinstance(reply, Refused)
+    assert isinstance(reply, RefusedReply)
     assert "fits no allocation" in reply.problem
     nowhere = task.watch.model_copy(update={"folder": str(tmp_path / "a.bin" / "seen")})
     reply = perform(ScriptedGpu(), task.model_copy(update={"watch": nowhere}))
-    assert isinstance(reply, Refused)
+    assert isinstance(reply, RefusedReply)
     assert "cannot write the outputs" in reply.problem
 
 

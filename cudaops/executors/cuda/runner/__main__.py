@@ -5,7 +5,7 @@
 
 DRIVER is `nvidia`, or `package.module:Class`, a class that implements `Driver`. Standard
 output and error belong to what the kernels print. The first line over the pipe is a ProbeReply, or
-Refused where no GPU could be opened. Exit codes: 0, also where the reply is a Fault; 3 for Refused.
+RefusedReply where no GPU could be opened. Exit code: 3 with a RefusedReply, else 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from cudaops.executors.cuda.protocol import ProbeReply, Refused, Reply
+from cudaops.executors.cuda.protocol import ProbeReply, RefusedReply, Reply
 from cudaops.executors.cuda.runner.driver import Driver, DriverError, DriverMissing
 from cudaops.executors.cuda.runner.server import answer, encode, serve
 from cudaops.executors.cuda.runner.tracing import CuptiTimes
@@ -38,12 +38,12 @@ def main(argv: Sequence[str]) -> int:
         driver = open_driver(options.driver, options.device)
         first: Reply = ProbeReply(facts=driver.facts, free_bytes=driver.free_bytes())
     except DriverMissing as missing:
-        first = Refused(problem=missing.problem, remedy=missing.remedy)
+        first = RefusedReply(problem=missing.problem, remedy=missing.remedy)
     except DriverError as problem:
-        first = Refused(problem=str(problem), remedy="look at `nvidia-smi`")
+        first = RefusedReply(problem=str(problem), remedy="look at `nvidia-smi`")
     replies.write(encode(first))
     replies.flush()
-    if isinstance(first, Refused):
+    if isinstance(first, RefusedReply):
         return REFUSED_EXIT
     end_with_parent(options.tasks_fd)
     serve(driver, tasks, replies, CuptiTimes() if driver.facts.real else None)
@@ -78,11 +78,11 @@ def _once(options: argparse.Namespace) -> int:
     try:
         driver = open_driver(options.driver, options.device)
     except DriverMissing as missing:
-        reply: Reply = Refused(problem=missing.problem, remedy=missing.remedy)
+        reply: Reply = RefusedReply(problem=missing.problem, remedy=missing.remedy)
     else:
         reply = answer(driver, options.task.read_bytes())
     options.reply.write_bytes(encode(reply))
-    return REFUSED_EXIT if isinstance(reply, Refused) else 0
+    return REFUSED_EXIT if isinstance(reply, RefusedReply) else 0
 
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:

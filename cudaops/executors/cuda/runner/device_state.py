@@ -56,11 +56,11 @@ class DeviceState:
             self.launch_empty()  # loaded now: that is no work for a graph to hold
             driver.synchronize()
         self.has_graphs = self.empty is not None and driver.graph(self.launch_empty) is not None
-        """Whether repeated launches can be timed in a graph, and what stands between them."""
+        """Whether repeated launches can be timed in a graph, and what is between them."""
         self.start, self.end = driver.event(), driver.event()
 
     def hold(self) -> None:
-        """Let contents and copies stand there, if they do not yet. After all other memory was
+        """Put contents and copies there, if they are not yet. After all other memory was
         taken: a copy can be done without."""
         for read_only in () if self._held else (True, False):
             self._held[read_only] = [

@@ -183,8 +183,8 @@ class KernelFault(Exception):
         self.sticky = sticky
 
 
-class Refusal(Exception):
-    """The runner cannot do what it is asked; becomes a `Refused` reply."""
+class TaskRefused(Exception):
+    """The runner cannot do what it is asked; becomes a `RefusedReply`."""
 
     def __init__(self, problem: str, remedy: str, *, no_room: bool = False) -> None:
         super().__init__(problem)
@@ -194,7 +194,7 @@ class Refusal(Exception):
         """The device had not enough free memory."""
 
 
-def running_fault(kernels: str, error: DriverError) -> KernelFault | Refusal:
+def running_fault(kernels: str, error: DriverError) -> KernelFault | TaskRefused:
     """What an error means that shows while or after these kernels ran."""
     if error.name in STICKY:
         what, text = STICKY[error.name]
@@ -204,7 +204,7 @@ def running_fault(kernels: str, error: DriverError) -> KernelFault | Refusal:
     return refusal_of(error)
 
 
-def launching_fault(kernel: str, geometry: str, error: DriverError) -> KernelFault | Refusal:
+def launching_fault(kernel: str, geometry: str, error: DriverError) -> KernelFault | TaskRefused:
     """What an error means that a launch itself, or what prepares it, gives back."""
     if error.name in REFUSED:
         why = error.message or "the driver refuses the launch"
@@ -213,15 +213,15 @@ def launching_fault(kernel: str, geometry: str, error: DriverError) -> KernelFau
     return running_fault(kernel, error)
 
 
-def refusal_of(error: DriverError) -> Refusal:
+def refusal_of(error: DriverError) -> TaskRefused:
     """A driver's error that no kernel is to blame for."""
     if error.name == NO_ROOM:
-        return Refusal(
+        return TaskRefused(
             f"the GPU has not enough free memory ({error.call})",
             "end other processes on the GPU (nvidia-smi lists them), or run a smaller problem",
             no_room=True,
         )
-    return Refusal(
+    return TaskRefused(
         f"the driver failed: {error}",
         "look at `nvidia-smi` and at `dmesg | grep -i xid`, then run again",
     )

@@ -9,7 +9,7 @@ the same (`HostTime.error_us`); until then more rounds are taken, for as long as
 
 That the smallest counts helps no candidate that hides work from the events (another stream, another
 time). Between an idle GPU and an idle GPU the host sees all work of the process, so what is hidden
-stands in every sample, and in 2N launches twice as often as in N. To be missing in the smallest and
+is in every sample, and in 2N launches twice as often as in N. To be missing in the smallest and
 in those next to it, it must not be done at all in whole series of launches; and where a launch does
 nothing in some series and not in others, those of which the results are looked at are among them,
 since neither the order nor the place of a series is known beforehand. For N alone to look longer
@@ -39,7 +39,7 @@ Chosen: a third of what the clocks gate lets host and events differ (`gates.cloc
 LONG_US = 1000.0
 """A launch longer than this is timed or calibrated once: its spread is small against it."""
 SLOW_US = 100_000.0
-"""Of one longer than this N is 1: what stands between launches is nothing beside it."""
+"""Of one longer than this N is 1: what is between launches is nothing beside it."""
 
 
 class HostTime(NamedTuple):
@@ -88,7 +88,7 @@ class _Series:
 
 
 class HostTimes:
-    """What the host's clock says of every side and of the kernel that does nothing."""
+    """Host-clock times of every side and of an empty kernel."""
 
     def __init__(
         self,

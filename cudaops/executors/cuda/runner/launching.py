@@ -16,7 +16,7 @@ from cudaops.executors.cuda.runner.driver import (
     Driver,
     DriverError,
     KernelFault,
-    Refusal,
+    TaskRefused,
     launching_fault,
     running_fault,
 )
@@ -42,7 +42,7 @@ class LoadedSide:
     """A module and its launches. Unload it after its memory was given back, or before: either."""
 
     def __init__(self, driver: Driver, side: Side) -> None:
-        """Load the module. Raises Refusal where it cannot be loaded."""
+        """Load the module. Raises TaskRefused where it cannot be loaded."""
         self.driver = driver
         self.side = side
         self.shown = ", ".join(dict.fromkeys(p.kernel.shown for p in side.launches))
@@ -87,15 +87,17 @@ class LoadedSide:
             self.launch(index)
 
     def variable(self, symbol: str, size_bytes: int | None = None) -> tuple[int, int]:
-        """Address and size of a device variable. Raises Refusal where it is not as expected."""
+        """Address and size of a device variable. Raises TaskRefused where it is not as expected."""
         try:
             address, found = self.driver.variable(self.module, symbol)
         except DriverError as problem:
             if problem.name != "CUDA_ERROR_NOT_FOUND":
                 raise
-            raise Refusal(f"no variable {symbol} in {self.side.module}", REBUILD) from problem
+            raise TaskRefused(f"no variable {symbol} in {self.side.module}", REBUILD) from problem
         if size_bytes is not None and found != size_bytes:
-            raise Refusal(f"variable {symbol} has {found} bytes instead of {size_bytes}", REBUILD)
+            raise TaskRefused(
+                f"variable {symbol} has {found} bytes instead of {size_bytes}", REBUILD
+            )
         return address, found
 
     def set_globals(self, memory: TaskMemory) -> None:
@@ -118,7 +120,7 @@ class LoadedSide:
         for symbol in dict.fromkeys((*given, *self.side.variables)):
             try:
                 address, size = self.variable(symbol)
-            except Refusal:
+            except TaskRefused:
                 if symbol in given:
                     raise
                 continue  # in the module's table but not for a driver to find
@@ -139,7 +141,7 @@ class LoadedSide:
             if problem.name != "CUDA_ERROR_NOT_FOUND":
                 raise
             text = f"no kernel {planned.kernel.symbol} in {self.side.module}"
-            raise Refusal(text, REBUILD) from problem
+            raise TaskRefused(text, REBUILD) from problem
 
     def _allow_shared(self, functions: list[Any]) -> None:
         """The opt-in is a function's, not a launch's: the largest of its launches holds."""
@@ -199,7 +201,7 @@ class LoadedSide:
         elif value.scratch is not None:
             region = self.scratch.get(value.scratch)
         if region is None:
-            raise Refusal(f"the task has no buffer for {value!r}", "report it")
+            raise TaskRefused(f"the task has no buffer for {value!r}", "report it")
         return region.address + value.offset_bytes
 
 
@@ -273,10 +275,10 @@ def _loaded(driver: Driver, image: Path) -> Any:
         if problem.name in ("CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_IMAGE"):
             major, minor = driver.facts.compute_capability
             text = f"{image} was not built for {driver.facts.name} (sm_{major}{minor})"
-            raise Refusal(text, f"build with --arch sm_{major}{minor}") from problem
+            raise TaskRefused(text, f"build with --arch sm_{major}{minor}") from problem
         raise
     except OSError as problem:
-        raise Refusal(f"cannot read {image}: {problem.strerror}", REBUILD) from problem
+        raise TaskRefused(f"cannot read {image}: {problem.strerror}", REBUILD) from problem
 
 
 POINTER_BYTES = 8

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, NamedTuple
 
-from cudaops.executors.cuda.runner.driver import NO_ROOM, Driver, DriverError, Refusal
+from cudaops.executors.cuda.runner.driver import NO_ROOM, Driver, DriverError, TaskRefused
 
 GUARD_BYTES = 4096
 """On each side of an allocation. A multiple of 256, so that what lies between stays aligned."""
@@ -46,11 +46,10 @@ class Region(NamedTuple):
     """As messages name it: `allocation b`."""
     base: int
     """First byte of the guard before it."""
-    guarded: bool
 
 
 class Content(NamedTuple):
-    """What stands somewhere before a launch: a file, or one byte throughout."""
+    """Memory contents before a launch: a file, or one byte throughout."""
 
     file: Path | None = None
     fill: int = 0
@@ -59,7 +58,7 @@ class Content(NamedTuple):
 class TaskMemory:
     """Everything that one task allocates; gives it all back at the end.
 
-    Raises Refusal where a file is not what the task says, DriverError as the driver does.
+    Raises TaskRefused where a file is not what the task says, DriverError as the driver does.
     """
 
     _small: ClassVar[bytearray] = bytearray()
@@ -108,7 +107,7 @@ class TaskMemory:
         self._bases.append(allocated)
         self.size_bytes += taken
         base = allocated + self._shift
-        region = Region(base + band, size_bytes, shown, base, guards)
+        region = Region(base + band, size_bytes, shown, base)
         if guards:
             self._driver.write(base, GUARD)
             self._driver.write(region.address + size_bytes, GUARD)
@@ -128,7 +127,7 @@ class TaskMemory:
         return f"/proc/self/fd/{self._files[key]}"
 
     def fill_in(self, address: int, size_bytes: int, content: Content) -> None:
-        """Let the content stand there, from the host."""
+        """Put the content there, from the host."""
         if content.file is None:
             if size_bytes:
                 self._driver.fill(address, content.fill, size_bytes)
@@ -138,7 +137,7 @@ class TaskMemory:
                 self._driver.write(address + offset, chunk)
 
     def save(self, address: int, size_bytes: int, path: Path) -> None:
-        """Write what stands there to a file."""
+        """Write what is there to a file."""
         with path.open("wb", buffering=0) as file, self._passage(size_bytes) as passage:
 
             def put(offset: int, chunk: memoryview) -> None:
@@ -150,7 +149,7 @@ class TaskMemory:
                 self._driver.read_into(address + offset, chunk)
 
     def holds(self, address: int, size_bytes: int, path: Path) -> bool:
-        """Whether the file's contents stand there, byte for byte."""
+        """Whether the file's contents are there, byte for byte."""
         own = threading.local()
         different = threading.Event()
         with _opened(path, size_bytes) as file, self._passage(size_bytes) as passage:
@@ -170,7 +169,7 @@ class TaskMemory:
         return not different.is_set()
 
     def read(self, address: int, size_bytes: int) -> Iterator[tuple[int, memoryview]]:
-        """What stands there, a chunk at a time with its offset; good until the next one."""
+        """What is there, a chunk at a time with its offset; good until the next one."""
         with self._passage(size_bytes, chunks=1) as passage:
             host = passage.slots[0]
             for offset, step in _spans(size_bytes):
@@ -290,7 +289,7 @@ class Restorable:
         *,
         guards: bool = False,
     ) -> None:
-        """`content` None: what stands there now is what it is given back. `guards`: around the
+        """`content` None: what is there now is what it is given back. `guards`: around the
         copy."""
         self._driver = driver
         self._memory = memory
@@ -318,7 +317,7 @@ class Restorable:
         return self._content is not None and self._content.file is not None
 
     def restore(self) -> None:
-        """Let the contents stand there again, in the order of the stream."""
+        """Put the contents there again, in the order of the stream."""
         if self._copy is not None:
             self._driver.copy(self._address, self._copy, self._size_bytes)
         elif self._content is not None:
@@ -348,27 +347,29 @@ class _File(NamedTuple):
     path: Path
 
     def read(self, offset: int, into: memoryview) -> None:
-        """Fill this memory from there on. Raises Refusal."""
+        """Fill this memory from there on. Raises TaskRefused."""
         while into:
             try:
                 done = os.preadv(self.descriptor, [into], offset)
             except OSError as problem:
-                raise Refusal(f"cannot read {self.path}: {problem.strerror}", _AGAIN) from problem
+                raise TaskRefused(
+                    f"cannot read {self.path}: {problem.strerror}", _AGAIN
+                ) from problem
             if not done:
-                raise Refusal(f"{self.path} was cut short while it was read", _AGAIN)
+                raise TaskRefused(f"{self.path} was cut short while it was read", _AGAIN)
             offset, into = offset + done, into[done:]
 
 
 @contextlib.contextmanager
 def _opened(path: Path, size_bytes: int) -> Iterator[_File]:
-    """A file of this size. Raises Refusal."""
+    """A file of this size. Raises TaskRefused."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as problem:
-        raise Refusal(f"cannot read {path}: {problem.strerror}", _AGAIN) from problem
+        raise TaskRefused(f"cannot read {path}: {problem.strerror}", _AGAIN) from problem
     try:
         if (found := os.fstat(descriptor).st_size) != size_bytes:
-            raise Refusal(f"{path} has {found} bytes instead of {size_bytes}", _AGAIN)
+            raise TaskRefused(f"{path} has {found} bytes instead of {size_bytes}", _AGAIN)
         yield _File(descriptor, path)
     finally:
         os.close(descriptor)
@@ -383,7 +384,7 @@ def _spans(size_bytes: int) -> list[tuple[int, int]]:
 
 
 def _equal(one: memoryview, other: memoryview) -> bool:
-    """Whether the same bytes stand in both, of one length. A view would be compared an element at a
+    """Whether the same bytes are in both, of one length. A view would be compared an element at a
     time, and with the interpreter's lock."""
     first, second = ((ctypes.c_char * len(v)).from_buffer(v) for v in (one, other))
     return bool(_LIBC.memcmp(first, second, ctypes.c_size_t(len(one))) == 0)

@@ -412,7 +412,7 @@ def _give_up(problem: DriverError) -> NoReturn:
 
 
 class Telemetry:
-    """What NVML says about one GPU; None for whatever it cannot say."""
+    """NVML's readings of one GPU; None for those it does not have."""
 
     def __init__(self, uuid: str, pci_bus_id: str) -> None:
         """Find the GPU by its UUID, by its place on the bus where that fails (MIG)."""

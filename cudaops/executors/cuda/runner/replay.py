@@ -26,7 +26,7 @@ from cudaops.executors.cuda.protocol import (
     SeriesTask,
     Side,
 )
-from cudaops.executors.cuda.runner.driver import Driver, KernelFault, Refusal
+from cudaops.executors.cuda.runner.driver import Driver, KernelFault, TaskRefused
 from cudaops.executors.cuda.runner.launching import LoadedSide, blamed_on, loaded_side
 from cudaops.executors.cuda.runner.memory import ALIGNMENT, Content, Region, TaskMemory
 from cudaops.executors.cuda.turns import in_turn
@@ -53,7 +53,7 @@ def run(driver: Driver, task: RunTask) -> RunReply:
         times = []
         for number in range(len(task.side.launches)):
             if task.shared_fill is not None and not driver.fill_shared(task.shared_fill):
-                raise Refusal("this driver fills no shared memory", "report it")
+                raise TaskRefused("this driver fills no shared memory", "report it")
             times.append(timed(driver, stage, number))
         unchanged = save(stage, task, stage.given)
     return RunReply(launch_us=tuple(times), unchanged=(unchanged,))
@@ -64,7 +64,9 @@ def profile(driver: Driver, task: ProfileTask) -> ProfileReply:
     one launch in the range."""
     count = len(task.side.launches)
     if not 0 <= task.launch < count:
-        raise Refusal(f"the plan has {count} launches, none is number {task.launch}", "report it")
+        raise TaskRefused(
+            f"the plan has {count} launches, none is number {task.launch}", "report it"
+        )
     with staged(driver, task.side, task.buffers, guards=True) as stage:
         if sum(b.size_bytes for b in task.buffers) <= WARMED_BYTES:
             for number in range(count):
@@ -95,7 +97,7 @@ def probe(driver: Driver) -> ProbeReply:
         driver.fill(there.address, 0, PROBE_BYTES)
         driver.copy(there.address, here.address, PROBE_BYTES)
         if driver.read(there.address, PROBE_BYTES) != pattern or memory.broken_guard():
-            raise Refusal(
+            raise TaskRefused(
                 "the GPU gives back other bytes than were written to it",
                 "look at `nvidia-smi -q -d ECC` and at `dmesg | grep -i xid`; reset the GPU",
             )
@@ -192,9 +194,9 @@ def _move(
 
 
 def content_of(buffer: Buffer) -> Content:
-    """What a buffer holds before a launch. Raises Refusal where the task does not say it."""
+    """What a buffer holds before a launch. Raises TaskRefused where the task does not say it."""
     if (buffer.file is None) == (buffer.fill is None):
-        raise Refusal(f"buffer {buffer.index} needs either a file or a byte", "report it")
+        raise TaskRefused(f"buffer {buffer.index} needs either a file or a byte", "report it")
     if buffer.file is not None:
         return Content(file=Path(buffer.file))
     return Content(fill=buffer.fill or 0)
@@ -210,7 +212,7 @@ def fill_buffers(stage: ReplaySide, buffers: Sequence[Buffer]) -> None:
 def save(
     stage: ReplaySide, launch: RunTask | SeriesLaunch, given: Sequence[Buffer]
 ) -> tuple[int, ...]:
-    """Write what stands in buffers and variables to files; see `RunReply.unchanged`. `given`: what
+    """Write the contents of buffers and variables to files; see `RunReply.unchanged`. `given`: what
     the buffers held."""
     unchanged = []
     inputs = {b.index: b.file for b in given if b.read_only and b.file is not None}
@@ -218,7 +220,7 @@ def save(
     for index, path in launch.dumps.items():
         region = stage.buffers.get(index)
         if region is None:
-            raise Refusal(f"no allocation {index} to write to {path}", "report it")
+            raise TaskRefused(f"no allocation {index} to write to {path}", "report it")
         file = inputs.get(index)
         if file is not None and stage.memory.holds(region.address, region.size_bytes, Path(file)):
             unchanged.append(index)
@@ -260,7 +262,7 @@ def timed(driver: Driver, stage: ReplaySide, number: int) -> float:
 def run_series(driver: Driver, task: SeriesTask) -> RunReply:
     """Launch once for every set of inputs, check the guards after each, write every dump."""
     if any(one.shift_bytes < 0 or one.shift_bytes % ALIGNMENT for one in task.launches):
-        raise Refusal(f"a shift must be a multiple of {ALIGNMENT} bytes", "report it")
+        raise TaskRefused(f"a shift must be a multiple of {ALIGNMENT} bytes", "report it")
     times: list[float] = []
     unchanged: list[tuple[int, ...]] = []
     with loaded_side(driver, task.side) as loaded, contextlib.ExitStack() as places:
@@ -270,7 +272,7 @@ def run_series(driver: Driver, task: SeriesTask) -> RunReply:
             with _numbered(number, len(task.launches)):
                 if stage is None or launch.shift_bytes != standing:
                     if launch.keep_scratch:
-                        raise Refusal("no launch before left scratch memory here", "report it")
+                        raise TaskRefused("no launch before left scratch memory here", "report it")
                     places.close()
                     memory = places.enter_context(TaskMemory(driver, launch.shift_bytes))
                     stage = _placed(memory, loaded, launch)

@@ -1,4 +1,4 @@
-"""One timed sample: what stands in memory and in L2 before it, and what the events enclose.
+"""One timed sample: the contents of memory and L2 before it, and what the events enclose.
 
 A sample of the cold regime: buffers restored, twice the L2 written, event, plan, event.
 A sample of the warm regime: buffers restored, the plan untimed, everything it may have left
@@ -7,12 +7,12 @@ so one that skips work because it was done before has nothing to skip; only wher
 too short for an event pair is it repeated on its own results (`Repetition` in `timing`).
 
 Where a warm sample repeats its launch, the launches are nodes of one CUDA graph, if the driver has
-graphs: the host has no part in what stands between them. What still stands there is measured with a
+graphs: the host has no part in what is between them. What still is there is measured with a
 kernel that does nothing, launched in the same way between the same events.
 
 A sample apart is one launch on other inputs, whose time never counts. Launches on the captured
-inputs stand before it, at most times without that their traces are removed: what the side keeps in
-scratch memory and variables, and what stands in buffers that it overwrites, is left as it is when
+inputs are before it, at most times without that their traces are removed: what the side keeps in
+scratch memory and variables, and the contents of buffers that it overwrites, is left as it is when
 the inputs are exchanged. A result that is replayed, or work that is skipped because it was done
 before, is then the result of other inputs. At the other times all is put back as before any sample.
 """
@@ -31,7 +31,7 @@ from cudaops.executors.cuda.runner.driver import (
     Driver,
     DriverError,
     KernelFault,
-    Refusal,
+    TaskRefused,
     running_fault,
 )
 from cudaops.executors.cuda.runner.launching import LoadedSide, loaded_side
@@ -52,7 +52,7 @@ HEAD_START = 1.5
 a start of exactly that time would make every second sample wait for the host."""
 
 
-class Side:
+class SampledSide:
     """A loaded side and everything that is given back to it before a sample."""
 
     def __init__(self, loaded: LoadedSide, own: list[Restorable]) -> None:
@@ -89,7 +89,7 @@ class Sampler:
         for loaded in sides:
             move_variables(memory, loaded, state.buffers, regions)
             loaded.prepare(memory, regions, guards=True)
-        self.sides = [Side(loaded, loaded.restorables(memory)) for loaded in sides]
+        self.sides = [SampledSide(loaded, loaded.restorables(memory)) for loaded in sides]
         state.hold()
         self._read_only, self._written = state.read_only, state.written
         captured = [r for r in (*self._read_only, *self._written) if r.is_given]
@@ -160,7 +160,7 @@ class Sampler:
         self, regime: Regime, launches: int, *, in_graph: bool, preceded: bool = True
     ) -> float | None:
         """What a launch of a kernel that does nothing takes in such a sample; None: there is no
-        such kernel. It stands where the first side's launches stand in theirs; `preceded`: see
+        such kernel. It stands where the first side's launches are in theirs; `preceded`: see
         `sample`."""
         if self.state.empty is None:
             return None
@@ -173,7 +173,7 @@ class Sampler:
     def apart(self, side: int, regime: Regime, inputs: int, before: int) -> float:
         """Microseconds of one launch on this set of inputs (0: the captured ones).
 
-        `before`: how many launches on another set stand before it, with nothing put back but
+        `before`: how many launches on another set are before it, with nothing put back but
         inputs; 0: everything is put back, as before any other sample.
         """
         with self._blamed(side):
@@ -199,7 +199,7 @@ class Sampler:
             return self.driver.elapsed_us(self._start, self._end)
 
     def plan_ahead(self, regime: Regime, launches: int) -> None:
-        """Find how much work must stand before a sample so that the host is never waited for."""
+        """Find how much work must be before a sample so that the host is never waited for."""
         host_us = 0.0
         for side in range(len(self.sides)):
             with self._blamed(side):
@@ -278,7 +278,7 @@ class Sampler:
                 self.sides[side].loaded.launch_all()
 
     def _before(self, side: int, regime: Regime, launches: int) -> None:
-        """What stands in memory and in L2 before the events of a sample."""
+        """Contents of memory and L2 before the events of a sample."""
         ahead = self._fills_ahead.get((regime, launches), 1)
         restore = self._put_back if self._ranking else self._restore
         if regime == "cold":
@@ -378,7 +378,9 @@ def _given(
     for buffer in buffers:
         content, region = content_of(buffer), regions.get(buffer.index)
         if region is None or region.size_bytes != buffer.size_bytes:
-            raise Refusal(f"buffer {buffer.index} of other inputs fits no allocation", "report it")
+            raise TaskRefused(
+                f"buffer {buffer.index} of other inputs fits no allocation", "report it"
+            )
         same = captured[buffer.index].file == buffer.file and captured[buffer.index].read_only
         if content.file is not None and not same:
             address, size, shown = region.address, region.size_bytes, f"other {region.shown}"

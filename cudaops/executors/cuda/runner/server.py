@@ -1,4 +1,4 @@
-"""From a task to its reply, and the loop that does so until the parent goes away."""
+"""From a task to its reply, in a loop until the parent ends."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import ValidationError
 from cudaops.executors.cuda.protocol import (
     REPLY,
     TASK,
-    Fault,
+    FaultReply,
     MeasureTask,
     ProbeReply,
     ProfileTask,
-    Refused,
+    RefusedReply,
     ReleaseTask,
     Reply,
     RunTask,
@@ -27,7 +27,7 @@ from cudaops.executors.cuda.runner.driver import (
     Driver,
     DriverError,
     KernelFault,
-    Refusal,
+    TaskRefused,
     refusal_of,
 )
 from cudaops.executors.cuda.runner.timing import measure
@@ -43,13 +43,15 @@ def perform(
     try:
         return _with_room(driver, task, activity, held)
     except KernelFault as fault:
-        return Fault(what=fault.what, message=fault.message, error=fault.error, sticky=fault.sticky)
-    except Refusal as refusal:
+        return FaultReply(
+            what=fault.what, message=fault.message, error=fault.error, sticky=fault.sticky
+        )
+    except TaskRefused as refusal:
         return _refused(refusal)
     except DriverError as problem:
         return _refused(refusal_of(problem))
     except OSError as problem:
-        return Refused(
+        return RefusedReply(
             problem=f"cannot write the outputs: {problem}",
             remedy="free some disk space, or point CUDAOPS_CACHE and TMPDIR at a larger disk",
         )
@@ -67,7 +69,7 @@ def serve(
         reply = answer(driver, line, activity, kept)
         replies.write(encode(reply))
         replies.flush()
-        if isinstance(reply, Fault) and reply.sticky:
+        if isinstance(reply, FaultReply) and reply.sticky:
             return
 
 
@@ -81,7 +83,7 @@ def answer(
         first = problem.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
         text = f"the task cannot be read: {place}: {first['msg']}"
-        return Refused(problem=text, remedy="report it; it is a fault of cudaops")
+        return RefusedReply(problem=text, remedy="report it; it is a fault of cudaops")
     return perform(driver, task, activity, kept)
 
 
@@ -90,8 +92,8 @@ def encode(reply: Reply) -> bytes:
     return REPLY.dump_json(reply) + b"\n"
 
 
-def _refused(refusal: Refusal) -> Refused:
-    return Refused(problem=refusal.problem, remedy=refusal.remedy, no_room=refusal.no_room)
+def _refused(refusal: TaskRefused) -> RefusedReply:
+    return RefusedReply(problem=refusal.problem, remedy=refusal.remedy, no_room=refusal.no_room)
 
 
 def _with_room(driver: Driver, task: Task, activity: KernelTimes | None, kept: StateCache) -> Reply:
@@ -106,7 +108,7 @@ def _with_room(driver: Driver, task: Task, activity: KernelTimes | None, kept: S
 
 
 def _wants_room(problem: Exception) -> bool:
-    if isinstance(problem, Refusal):
+    if isinstance(problem, TaskRefused):
         return problem.no_room
     if isinstance(problem, KernelFault):
         return problem.error == NO_ROOM

@@ -21,7 +21,7 @@ from cudaops.executors.cuda.protocol import (
     TimingPolicy,
 )
 from cudaops.executors.cuda.runner.device_state import StateCache
-from cudaops.executors.cuda.runner.driver import Driver, Refusal
+from cudaops.executors.cuda.runner.driver import Driver, TaskRefused
 from cudaops.executors.cuda.runner.host_time import LONG_US, SLOW_US, HostTime, HostTimes
 from cudaops.executors.cuda.runner.sampling import (
     PLANS_BEFORE,
@@ -60,7 +60,7 @@ GAPS_A_BLOCK = 4
 """Samples of a kernel that does nothing after each block: twenty beside forty pairs, on a GPU that
 is as busy as it was for these. None beside launches of `LONG_US`."""
 LASTING_US = 10_000.0
-"""Beside a launch as long it does not count what stands in the L2: to load all of it anew takes
+"""Beside a launch as long it does not count the contents of the L2: to load all of it anew takes
 some 20 us on an H200 and 75 us on a GeForce RTX 4090, by their data sheets."""
 LASTING_SAMPLES = 2
 SECONDS_US = 1_000_000.0
@@ -70,7 +70,7 @@ MEDIAN_ERROR = 1.253 * 1.483
 """Standard error of a median times the root of the number of samples, over half the spread between
 their quartiles: pi/2 under the root, and 1/0.6745. Normal distribution."""
 SHORT_SHARE = 0.05
-"""A launch is short where what stands between two takes more than this share of its time: then the
+"""A launch is short where what is between two takes more than this share of its time: then the
 kernels' own durations are taken as often as the samples. Chosen: what events say beyond it is noise
 of the launching and no longer of the kernel."""
 DISTURBED = 1.03
@@ -123,10 +123,10 @@ def measure(
     clock: Clock = time.perf_counter,
     kept: StateCache | None = None,
 ) -> MeasureReply:
-    """Take the task's times. `kept` takes what the task wants kept. Raises KernelFault, Refusal or
-    DriverError."""
+    """Take the task's times. `kept` takes what the task wants kept. Raises KernelFault,
+    TaskRefused or DriverError."""
     if not task.sides:
-        raise Refusal("there is nothing to time in the task", "report it")
+        raise TaskRefused("there is nothing to time in the task", "report it")
     started = clock()
     with bench(driver, task, clock, kept) as ready:
         return _Measurement(ready, task, activity, clock, started).take()
@@ -349,7 +349,7 @@ class _Measurement:
     ) -> tuple[list[list[float]], list[list[DistinctResult | None]]]:
         """Samples of every side in the order A B B A A B B A ..., `first` being A; their results.
 
-        Launches on other inputs stand between pairs, by chance; their times go to `apart`.
+        Launches on other inputs are between pairs, by chance; their times go to `apart`.
         """
         found: list[list[float]] = [[] for _ in self.sides]
         seen: list[list[DistinctResult | None]] = [[] for _ in self.sides]
@@ -543,7 +543,7 @@ def calm(samples: Sequence[float], samples_a_block: int) -> list[float]:
 
 
 def _is_short(times: RegimeTimes) -> bool:
-    """Whether what stands between two launches is a part of either side's time that counts."""
+    """Whether what is between two launches is a part of either side's time that counts."""
     gap = times.gap_us
     return gap is not None and any(
         gap * side.launches_a_plan > SHORT_SHARE * statistics.median(side.samples_us)

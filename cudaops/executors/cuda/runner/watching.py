@@ -1,4 +1,4 @@
-"""What timed launches wrote: read after a sample, outside of its events, and each result kept once.
+"""Results of timed launches: read after a sample, outside of its events, each distinct one once.
 
 Two results are the same only where every byte is: they are compared with what was kept, not with a
 hash of it, so nothing can be made to look alike. The runner holds no reference; whether a result is
@@ -32,7 +32,7 @@ APART_SHARE = 1 / 6
 LEAST_APART = 4
 """Pairs apart in a regime; those that chance did not give are taken at its end."""
 FEW_BEFORE, MANY_BEFORE = range(1, 3), range(3, 9)
-"""How many launches stand before one apart with nothing put back but inputs. Of four pairs apart
+"""How many launches are before one apart with nothing put back but inputs. Of four pairs apart
 one has few, one has many and two have none, in an order of their own."""
 
 
@@ -46,7 +46,7 @@ class DistinctResult:
         self.at: dict[Regime, list[int]] = {"cold": [], "warm": []}
 
     def has(self, index: int, offset: int, data: memoryview) -> bool:
-        """Whether these bytes stand there."""
+        """Whether these bytes are there."""
         with self.files[index].open("rb") as file:
             file.seek(offset)
             pieces = (data[at : at + PIECE_BYTES] for at in range(0, len(data), PIECE_BYTES))
@@ -108,7 +108,7 @@ class Watcher:
         return frozenset(self.draw.sample(range(pairs), min(pairs, LARGE_LOOKS)))
 
     def apart_is_due(self, samples: int, *, rare: bool = False) -> bool:
-        """Whether a pair apart stands before the next pair, one of about so many. `rare`: as where
+        """Whether a pair apart is before the next pair, one of about so many. `rare`: as where
         much is written."""
         rare = rare or self._bytes > LARGE_BYTES
         share = LEAST_APART / max(1, samples) if rare else APART_SHARE
@@ -127,7 +127,7 @@ class Watcher:
         return self._inputs_left.pop()
 
     def launches_before(self) -> int:
-        """How many launches stand before the next one apart. 0: its memory is put back as it is
+        """How many launches are before the next one apart. 0: its memory is put back as it is
         before any other sample, which leaves nothing to tell it from one but its inputs."""
         if not self._before_left:
             draw = self.draw.choice
