@@ -153,10 +153,12 @@ class DomainBuilder:
         if not found:
             why = next(iter(self._why.values()), UNSETTLED)
             return Domain((), problem=f"on captured contents the author's kernel: {why}")
-        racy = _new_races(found)
-        found = [one for one in found if one.draw.shape not in racy]
+        left_out: list[Shape] = []
+        for unfit in (_new_races, _read_beyond):
+            left_out += unfit(found)
+            found = [one for one in found if one.draw.shape not in left_out]
         self._own_habits = frozenset(habit for one in found for habit in one.tried.habits)
-        shapes = tuple(s for s in shapes if s not in racy)
+        shapes = tuple(s for s in shapes if s not in left_out)
         small = smallest(shapes)
         found += self._borne(self.drawing.probes(small))
         self.drawing.learn([one.draw for one in found])
@@ -547,6 +549,17 @@ def _new_races(found: Sequence[_Borne]) -> list[Shape]:
     own = frozenset.intersection(*(one.tried.races for one in captured))
     racy = [one.draw.shape for one in found if not one.tried.races <= own]
     return racy if len(racy) < len(found) else []
+
+
+def _read_beyond(found: Sequence[_Borne]) -> list[Shape]:
+    """Of launches on captured contents the sizes on which a result depends on what stood in a
+    buffer that is only written: indices in memory reach beyond them. Not where all of them do."""
+    stale = [
+        one.draw.shape
+        for one in found
+        if one.trial.workload.allocations != one.draw.shape.workload.allocations
+    ]
+    return stale if len(stale) < len(found) else []
 
 
 def _only(draw: Draw) -> str:
