@@ -22,8 +22,10 @@ from cudaops.timemodel.costs import is_dear
 from cudaops.timemodel.divergence import ALIKE, Divergence
 from cudaops.timemodel.gimple import GimpleFunction, vector_members
 from cudaops.timemodel.instructions import Callee, Translator
+from cudaops.timemodel.loops import unroll_pragmas
 from cudaops.timemodel.phases import Sampled, operations, shape
 from cudaops.timemodel.registers import local_sites, registers_per_thread, shared_bytes
+from cudaops.timemodel.sampling_error import sampling_error
 from cudaops.timemodel.sm_simulation import Costs
 from cudaops.timemodel.timing import Modelled, estimate
 from cudaops.timemodel.trace import (
@@ -62,11 +64,22 @@ class LaunchModel(NamedTuple):
     notes: tuple[str, ...]
     resources: KernelResources | None = None
     """What the compiler said it takes; None where that was estimated."""
+    error: float = 0.0
+    """Half the width of the interval of its work, over the work: `sampling_error`."""
 
     @property
     def duration_us(self) -> float:
         """Modelled time of the launch: `Estimate.duration_us`."""
         return self.modelled.estimate.duration_us
+
+    @property
+    def interval_us(self) -> tuple[float, float]:
+        """Where the time is were all blocks counted, at `sampling_error.LEVEL`: what an SM does
+        takes as long as its blocks have work, launching does not."""
+        own_us = self.duration_us - self.modelled.device.launch_us
+        return self.duration_us - min(self.error, 1.0) * own_us, (
+            self.duration_us + self.error * own_us
+        )
 
 
 def model_launch(
@@ -113,7 +126,8 @@ def model_launch(
     local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
     sites = (*_traced(sample, l1_bytes, joins), *local)
     callees = _callees(sample.functions, function, sites)
-    found = shape(function, sites, finder(sites), callees, sampled, sample.divergence)
+    pragmas = unroll_pragmas(_texts(unit))
+    found = shape(function, sites, finder(sites), callees, sampled, sample.divergence, pragmas)
     working = _working(launch.grid, sample.working_share)
     moved = traffic(sample.trace, sites, working, sizes, device, held.blocks_per_sm)
     met = _hottest(sample.trace, sites, working.volume, joins)
@@ -134,7 +148,14 @@ def model_launch(
         return Misbehaved(what="not_measured", message=message)
     notes = _notes(modelled, sampled, resources, asked)
     mixes = _line_mixes(function, sites, callees, sampled)
-    return LaunchModel(modelled, kernel, unit, mixes, notes, resources)
+    error = _sampling_error(sample, working.volume)
+    return LaunchModel(modelled, kernel, unit, mixes, notes, resources, error)
+
+
+def _texts(unit: Unit) -> dict[str, str]:
+    """Sources that a kernel's statements may stand in, by path."""
+    files = {f.path: f.text for f in unit.program.files}
+    return files if unit.rewrite is None else files | {CANDIDATE_FILE: unit.rewrite.source}
 
 
 def _working(grid: Dim3, share: float) -> Dim3:
@@ -281,6 +302,12 @@ def _heaviest(sample: LaunchSample) -> float:
     done = [b.accesses for b in sample.trace.counted]
     by_accesses = max(done) * len(done) / sum(done) if sum(done) else 1.0
     return max(by_accesses, sample.divergence.heaviest_block)
+
+
+def _sampling_error(sample: LaunchSample, blocks: int) -> float:
+    """Of accesses or of steps, whichever differ more from block to block."""
+    accesses = [float(b.accesses) for b in sample.trace.counted]
+    return max(sampling_error(accesses, blocks), sampling_error(sample.divergence.steps, blocks))
 
 
 def _line_mixes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import NamedTuple
 
 from cudaops.timemodel import costs as cost
@@ -26,6 +27,8 @@ from cudaops.timemodel.steps import (
     unrolled,
 )
 from cudaops.timemodel.work import MemorySite, Mix, Phase, Stretch, ThreadCounts, Use, WorkStep
+
+NO_PRAGMAS: Mapping[Place, int] = MappingProxyType({})
 
 
 class KernelShape(NamedTuple):
@@ -61,12 +64,13 @@ def shape(
     callees: Mapping[str, Callee],
     sampled: Sampled,
     divergence: Divergence = ALIKE,
+    pragmas: Mapping[Place, int] = NO_PRAGMAS,
 ) -> KernelShape:
     """Phases, stretches and steps of the kernel, with thread-level operation counts.
 
     `find` joins a statement to the traced site of the same line, size and direction; `callees` has
     the instructions of device functions that were not inlined, a call each; `divergence` says how
-    unequal threads are.
+    unequal threads are; `pragmas` as in `unroll_pragmas`.
     """
     translator = Translator(function, find, callees)
     nodes = nodes_of(function, operations(function, translator))
@@ -84,7 +88,7 @@ def shape(
         before = turns > 1.5 and run.head.count <= 1.02 * sampled.threads
         one = 1.0 if before else turns
         lanes = _lanes(run, sites, sampled, divergence)
-        built = _stretch(run, function, sites, nodes, sampled, one, aliasing, lanes)
+        built = _stretch(run, function, sites, nodes, sampled, one, aliasing, lanes, pragmas)
         if built is None:
             continue
         unevenness = _unevenness(run, divergence, sampled)
@@ -185,6 +189,7 @@ def operations(function: GimpleFunction, translator: Translator) -> dict[int, li
 def _stretch(
     run: StraightRun, function: GimpleFunction, sites: Sequence[MemorySite],
     nodes: list[FlowNode], sampled: Sampled, turns: float, aliasing: GlobalAccesses, lanes: float,
+    pragmas: Mapping[Place, int],
 ) -> Stretch | None:  # fmt: skip
     threads = _threads_taking_part(run.head, nodes) / sampled.blocks / max(turns, 1e-9)
     lanes = min(lanes, max(threads, 1.0))
@@ -215,7 +220,8 @@ def _stretch(
         return None
     factor = 1
     if _innermost(run, nodes) and not any(n.barrier for n in run.nodes):
-        factor = min(unroll_factor(steps, _trips(run.head, nodes)), _most_copies(run, function))
+        most, asked = _most_copies(run, function, pragmas)
+        factor = unroll_factor(steps, _trips(run.head, nodes), most, asked)
         carried = {source for phi in run.head.phis for source, _ in phi.sources}
         chase = scheduler.feeds_address(carried & _address_roots(run))
         behind = scheduler.shared_behind(_made(run))
@@ -229,13 +235,17 @@ def _stretch(
     return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0), turns_back=back)
 
 
-def _most_copies(run: StraightRun, function: GimpleFunction) -> int:
-    """How often nvcc may repeat this innermost loop."""
+def _most_copies(
+    run: StraightRun, function: GimpleFunction, pragmas: Mapping[Place, int]
+) -> tuple[int, int | None]:
+    """How often nvcc may repeat this innermost loop, and how often a pragma asks for."""
     body = [s for n in run.nodes for s in function.blocks[n.block].statements]
     members = {n.index for n in run.nodes}
     left = [n for n in run.nodes if any(x not in members for x in n.successors)]
     tests = [n.ops[-1].statement for n in left if n.ops]
-    return most_copies(function, run.head.phis, body, tests)
+    at = [(s.place[0].rpartition("/")[2], s.place[1]) for s in tests if s.place is not None]
+    asked = next((pragmas[place] for place in at if place in pragmas), None)
+    return most_copies(function, run.head.phis, body, tests), asked
 
 
 def _threads_taking_part(head: FlowNode, nodes: list[FlowNode]) -> float:

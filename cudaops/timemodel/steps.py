@@ -262,13 +262,24 @@ class Scheduler:
         return any(self._values[n].depth >= 0 for n in names if n in self._values)
 
 
-def unroll_factor(steps: Sequence[WorkStep], trips: float) -> int:
-    """How often nvcc repeats an innermost loop's body that goes round `trips` times."""
+def unroll_factor(steps: Sequence[WorkStep], trips: float, most: int, asked: int | None) -> int:
+    """How often nvcc repeats an innermost loop's body that goes round `trips` times.
+
+    Args:
+        steps: Of one iteration.
+        trips: Mean number of iterations.
+        most: What the way in which the loop counts allows (`loops.most_copies`).
+        asked: What a pragma asks for; None where there is none.
+    """
+    if asked is not None:
+        # Behind the test of an iteration that may be the last nothing of the next one is hoisted;
+        # fewer iterations than asked for are all left to the loop of the remainder.
+        return asked if most > 1 and trips >= asked else 1
     size = sum(s.mix.issued + sum(u.instructions for u in (*s.loads, *s.stores)) for s in steps)
     factor = 16 if size <= SMALL_BODY else 4 if size <= LARGE_BODY else 1
     while factor > 1 and factor > trips:
         factor //= 4 if factor == 16 else 2
-    return max(factor, 1)
+    return max(min(factor, most), 1)
 
 
 class LoopOverhead(NamedTuple):

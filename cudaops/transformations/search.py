@@ -69,6 +69,8 @@ class Timed(NamedTuple):
     time_us: float | None
     """Weighted over what is timed; None where there is none."""
     failure: str | None = None
+    ends_us: tuple[float, float] | None = None
+    """As in `TriedDraft`."""
 
 
 @dataclass(frozen=True)
@@ -418,7 +420,7 @@ class Search:
             self._tried.append(TriedDraft(title=tree, time_us=None, failure=found.failure))
             self.say(f"{tree}: {found.failure}")
             return
-        self._tried.append(TriedDraft(title=tree, time_us=found.time_us))
+        self._tried.append(TriedDraft(title=tree, time_us=found.time_us, ends_us=found.ends_us))
         best_us = min(n.time_us for n in self._nodes)
         self._idle += 1
         if found.time_us * GAIN < best_us:
