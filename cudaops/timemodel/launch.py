@@ -18,12 +18,12 @@ from cudaops.domain.rewrite import ResolvedLaunch
 from cudaops.errors import SandboxUnavailable
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
-from cudaops.timemodel.costs import is_dear
+from cudaops.timemodel.costs import BRANCHING, FAST_BRANCHING, is_dear
 from cudaops.timemodel.divergence import ALIKE, Divergence
 from cudaops.timemodel.gimple import GimpleFunction, vector_members
 from cudaops.timemodel.instructions import Callee, Translator
 from cudaops.timemodel.loops import unroll_pragmas
-from cudaops.timemodel.phases import Sampled, operations, shape
+from cudaops.timemodel.phases import Asked, Sampled, operations, shape
 from cudaops.timemodel.registers import local_sites, registers_per_thread, shared_bytes
 from cudaops.timemodel.sampling_error import sampling_error
 from cudaops.timemodel.sm_simulation import Costs
@@ -126,8 +126,9 @@ def model_launch(
     local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
     sites = (*_traced(sample, l1_bytes, joins), *local)
     callees = _callees(sample.functions, function, sites)
-    pragmas = unroll_pragmas(_texts(unit))
-    found = shape(function, sites, finder(sites), callees, sampled, sample.divergence, pragmas)
+    found = shape(
+        function, sites, finder(sites), callees, sampled, sample.divergence, _asked_of_nvcc(unit)
+    )
     working = _working(launch.grid, sample.working_share)
     moved = traffic(sample.trace, sites, working, sizes, device, held.blocks_per_sm)
     met = _hottest(sample.trace, sites, working.volume, joins)
@@ -152,10 +153,13 @@ def model_launch(
     return LaunchModel(modelled, kernel, unit, mixes, notes, resources, error)
 
 
-def _texts(unit: Unit) -> dict[str, str]:
-    """Sources that a kernel's statements may stand in, by path."""
-    files = {f.path: f.text for f in unit.program.files}
-    return files if unit.rewrite is None else files | {CANDIDATE_FILE: unit.rewrite.source}
+def _asked_of_nvcc(unit: Unit) -> Asked:
+    """By the sources that a kernel's statements may stand in, and by options."""
+    texts = {f.path: f.text for f in unit.program.files}
+    if unit.rewrite is not None:
+        texts[CANDIDATE_FILE] = unit.rewrite.source
+    is_fast = any(name == "use_fast_math" for name, _ in unit.program.code_options)
+    return Asked(unroll_pragmas(texts), FAST_BRANCHING if is_fast else BRANCHING)
 
 
 def _working(grid: Dim3, share: float) -> Dim3:

@@ -28,7 +28,17 @@ from cudaops.timemodel.steps import (
 )
 from cudaops.timemodel.work import MemorySite, Mix, Phase, Stretch, ThreadCounts, Use, WorkStep
 
-NO_PRAGMAS: Mapping[Place, int] = MappingProxyType({})
+
+class Asked(NamedTuple):
+    """What the author asks of nvcc."""
+
+    pragmas: Mapping[Place, int] = MappingProxyType({})
+    """As `unroll_pragmas` finds them."""
+    branching: frozenset[Mix] = cost.BRANCHING
+    """Work that nothing is moved past: `cost.BRANCHING` or `cost.FAST_BRANCHING`."""
+
+
+NOTHING_ASKED = Asked()
 
 
 class KernelShape(NamedTuple):
@@ -64,13 +74,13 @@ def shape(
     callees: Mapping[str, Callee],
     sampled: Sampled,
     divergence: Divergence = ALIKE,
-    pragmas: Mapping[Place, int] = NO_PRAGMAS,
+    asked: Asked = NOTHING_ASKED,
 ) -> KernelShape:
     """Phases, stretches and steps of the kernel, with thread-level operation counts.
 
     `find` joins a statement to the traced site of the same line, size and direction; `callees` has
     the instructions of device functions that were not inlined, a call each; `divergence` says how
-    unequal threads are; `pragmas` as in `unroll_pragmas`.
+    unequal threads are; `asked` what the author asks of the compiler.
     """
     translator = Translator(function, find, callees)
     nodes = nodes_of(function, operations(function, translator))
@@ -88,7 +98,7 @@ def shape(
         before = turns > 1.5 and run.head.count <= 1.02 * sampled.threads
         one = 1.0 if before else turns
         lanes = _lanes(run, sites, sampled, divergence)
-        built = _stretch(run, function, sites, nodes, sampled, one, aliasing, lanes, pragmas)
+        built = _stretch(run, function, sites, nodes, sampled, one, aliasing, lanes, asked)
         if built is None:
             continue
         unevenness = _unevenness(run, divergence, sampled)
@@ -189,7 +199,7 @@ def operations(function: GimpleFunction, translator: Translator) -> dict[int, li
 def _stretch(
     run: StraightRun, function: GimpleFunction, sites: Sequence[MemorySite],
     nodes: list[FlowNode], sampled: Sampled, turns: float, aliasing: GlobalAccesses, lanes: float,
-    pragmas: Mapping[Place, int],
+    asked: Asked,
 ) -> Stretch | None:  # fmt: skip
     threads = _threads_taking_part(run.head, nodes) / sampled.blocks / max(turns, 1e-9)
     lanes = min(lanes, max(threads, 1.0))
@@ -201,7 +211,7 @@ def _stretch(
         joined = seen.instructions_per_block / max(seen.requests_per_block, 1e-9)
         return joined * min(share * lanes / max(seen.lanes, 1e-9), 1.0)
 
-    scheduler = Scheduler(function, sites, weight, aliasing)
+    scheduler = Scheduler(function, sites, weight, aliasing, asked.branching)
     ends = {n.index: n.ops[-1].statement for n in run.nodes if n.ops and n.ops[-1].kind == "branch"}
     for node in run.nodes:
         share = min(node.count / run.head.count, 1.0) if run.head.count else 0.0
@@ -220,12 +230,14 @@ def _stretch(
         return None
     factor = 1
     if _innermost(run, nodes) and not any(n.barrier for n in run.nodes):
-        most, asked = _most_copies(run, function, pragmas)
-        factor = unroll_factor(steps, _trips(run.head, nodes), most, asked)
+        most, by_pragma = _most_copies(run, function, asked.pragmas)
+        factor = unroll_factor(steps, _trips(run.head, nodes), most, by_pragma)
         carried = {source for phi in run.head.phis for source, _ in phi.sources}
         chase = scheduler.feeds_address(carried & _address_roots(run))
         behind = scheduler.shared_behind(_made(run))
-        merge = not (scheduler.stores_block_loads(_made(run)) or chase)
+        merge = not (
+            scheduler.stores_block_loads(_made(run)) or chase or any(s.joins for s in steps)
+        )
         steps = unrolled(
             steps, factor, sites,
             LoopOverhead(merge, _loop_overhead(run), _carried_chain(run), behind),
