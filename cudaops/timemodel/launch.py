@@ -22,8 +22,8 @@ from cudaops.timemodel.costs import BRANCHING, FAST_BRANCHING, is_dear
 from cudaops.timemodel.divergence import ALIKE, Divergence
 from cudaops.timemodel.gimple import GimpleFunction, vector_members
 from cudaops.timemodel.instructions import Callee, Translator
-from cudaops.timemodel.loops import unroll_pragmas
-from cudaops.timemodel.phases import Asked, Sampled, operations, shape
+from cudaops.timemodel.loops import Asked, unroll_pragmas
+from cudaops.timemodel.phases import Sampled, operations, shape
 from cudaops.timemodel.registers import local_sites, registers_per_thread, shared_bytes
 from cudaops.timemodel.sampling_error import sampling_error
 from cudaops.timemodel.sm_simulation import Costs
@@ -115,11 +115,7 @@ def model_launch(
         static = shared_bytes(function)
     held = occupancy(device, threads, registers, smem := static + launch.dynamic_smem_bytes)
     if held.blocks_per_sm < 1:
-        message = (
-            f"a block of {threads} threads with {registers} registers each and {smem} bytes of "
-            f"shared memory does not fit on an SM of {device.name}"
-        )
-        return Misbehaved(what="launch_refused", message=message)
+        return _too_large(threads, registers, smem, device)
     l1_bytes = _l1_of_a_block(device, held, smem, launch)
     sampled = Sampled(max(len(sample.trace.counted), 1), threads)
     joins = _joins_atomics(function)
@@ -151,6 +147,14 @@ def model_launch(
     mixes = _line_mixes(function, sites, callees, sampled)
     error = _sampling_error(sample, working.volume)
     return LaunchModel(modelled, kernel, unit, mixes, notes, resources, error)
+
+
+def _too_large(threads: int, registers: int, smem: int, device: Device) -> Misbehaved:
+    message = (
+        f"a block of {threads} threads with {registers} registers each and {smem} bytes of "
+        f"shared memory does not fit on an SM of {device.name}"
+    )
+    return Misbehaved(what="launch_refused", message=message)
 
 
 def _asked_of_nvcc(unit: Unit) -> Asked:

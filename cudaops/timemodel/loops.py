@@ -5,7 +5,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
+from cudaops.timemodel import costs as cost
 from cudaops.timemodel.gimple import (
     BINARY,
     GimpleFunction,
@@ -14,6 +17,7 @@ from cudaops.timemodel.gimple import (
     Place,
     ssa_names,
 )
+from cudaops.timemodel.work import Mix
 
 FULL = 16
 """Of a signed counter with a constant step: nvcc's own limit, where the body is small enough."""
@@ -84,6 +88,18 @@ def with_gcc_pragmas(text: str) -> str:
         return f"#pragma GCC unroll {min(asked, _MOST_GCC)}\n"
 
     return _PRAGMA.sub(spelled, text)
+
+
+class Asked(NamedTuple):
+    """What the author asks of nvcc."""
+
+    pragmas: Mapping[Place, int] = MappingProxyType({})
+    """As `unroll_pragmas` finds them."""
+    branching: frozenset[Mix] = cost.BRANCHING
+    """Work that nothing is moved past: `cost.BRANCHING` or `cost.FAST_BRANCHING`."""
+
+
+NOTHING_ASKED = Asked()
 
 
 def most_copies(

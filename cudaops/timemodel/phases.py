@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 from cudaops.timemodel import costs as cost
@@ -13,6 +12,8 @@ from cudaops.timemodel.divergence import ALIKE, UNEVEN_WARPS, Divergence
 from cudaops.timemodel.gimple import GimpleFunction, Phi, Place, ssa_names
 from cudaops.timemodel.instructions import Callee, FindSite, Op, Translator, prologue
 from cudaops.timemodel.loops import (
+    NOTHING_ASKED,
+    Asked,
     innermost_loops,
     most_copies,
     natural_loops,
@@ -27,18 +28,6 @@ from cudaops.timemodel.steps import (
     unrolled,
 )
 from cudaops.timemodel.work import MemorySite, Mix, Phase, Stretch, ThreadCounts, Use, WorkStep
-
-
-class Asked(NamedTuple):
-    """What the author asks of nvcc."""
-
-    pragmas: Mapping[Place, int] = MappingProxyType({})
-    """As `unroll_pragmas` finds them."""
-    branching: frozenset[Mix] = cost.BRANCHING
-    """Work that nothing is moved past: `cost.BRANCHING` or `cost.FAST_BRANCHING`."""
-
-
-NOTHING_ASKED = Asked()
 
 
 class KernelShape(NamedTuple):

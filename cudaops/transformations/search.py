@@ -69,8 +69,7 @@ class Timed(NamedTuple):
     time_us: float | None
     """Weighted over what is timed; None where there is none."""
     failure: str | None = None
-    ends_us: tuple[float, float] | None = None
-    """As in `TriedDraft`."""
+    ends_us: tuple[float, float] | None = None  # as in `TriedDraft`
 
 
 @dataclass(frozen=True)
@@ -255,7 +254,6 @@ class Search:
         return self._gains.get(_key(Inline.name, {}, kernel), 0.0)
 
     # One round
-
     def _expand(self, beam: Sequence[Node], depth: int) -> None:
         """Try every step that may gain from these. While some are timed the next are written, and
         built as soon as each of them is."""
