@@ -38,7 +38,7 @@ class BatchRow(Record):
     speedup: float | None = None
     """Of what was accepted or is provisional; null otherwise."""
     speedup_low: float | None = None
-    """Lower end of the confidence interval; null for a modelled time, which has none."""
+    """Lower end of the interval: `Judgement.speedup_low`."""
     speedup_high: float | None = None
     """Upper end; null also where there are too few samples to bound it."""
     time_source: TimeSource | None = None

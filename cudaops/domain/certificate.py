@@ -459,8 +459,8 @@ def _where(anchor: Anchor) -> str:
 def compare_speedups(certificate: Certificate, device: str, judgement: Judgement) -> SpeedupCheck:
     """Whether the intervals of the two speedups overlap, 2 % of either side allowed.
 
-    Two builds of one kernel differ by as much (`MEASURABLE_SPEEDUP`). A modelled time has no
-    interval; its value stands for both ends.
+    Two builds of one kernel differ by as much (`MEASURABLE_SPEEDUP`). Where a modelled
+    time has no interval its value stands for both ends.
     """
     then = _interval(certificate.judgement)
     now = _interval(judgement)

@@ -455,6 +455,14 @@ class Measurement(Record):
     """The counts behind a modelled time; None for a measured one."""
     timing: Timing | None = None
     """How a measured time was taken; None for a modelled one."""
+    sampled_us: tuple[float, float] | None = None
+    """Lower and upper end of a modelled time, by how much the work of the sampled blocks differs,
+    at 95 %; None where they do alike or all of them ran, and for a measured time."""
+
+    @property
+    def ends_us(self) -> tuple[float, float]:
+        """`sampled_us`; the time itself where there is none."""
+        return self.sampled_us or (self.median_us, self.median_us)
 
     @property
     def median_us(self) -> float:
@@ -483,6 +491,16 @@ class Measurement(Record):
         """The qualifier of any number drawn from this: ` (modelled for A10)`, or nothing."""
         words = UNMEASURED_WORDS.get(self.source)
         return "" if words is None else f" ({words.format(device=self.device)})"
+
+    @property
+    def provenance_of_time(self) -> str:
+        """The same behind this time alone: ` (modelled for A10, 5.2 to 7.9 us by the sampled
+        blocks)`."""
+        if self.sampled_us is None:
+            return self.provenance
+        low_us, high_us = self.sampled_us
+        told = f", {low_us:.1f} to {high_us:.1f} us by the sampled blocks)"
+        return self.provenance.removesuffix(")") + told
 
 
 CompileOutcome = Annotated[Compiled | CompileFailed, Field(discriminator="kind")]

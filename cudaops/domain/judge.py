@@ -120,7 +120,7 @@ class Speedup(NamedTuple):
 
     value: float
     low: float | None
-    """None for times that were not measured: a model has no sampling interval."""
+    """None for modelled times of blocks that do alike: see `Measurement.sampled_us`."""
     high: float | None
 
 
@@ -139,9 +139,10 @@ def judge(
     """Decide about one candidate from its gates and its times.
 
     Rejected: a gate failed or is missing, no time was measured, or the speedup does not clear the
-    bar. Provisional: all gates passed and the speedup clears it, by times that were not measured on
-    a GPU (such a time never accepts). Accepted: the measured speedup clears it, and then
-    the lower end of the interval of a fresh measurement, which no choice has favoured, does too.
+    bar. Provisional: all gates passed and the lower end of the speedup clears it, by times that
+    were not measured on a GPU (such a time never accepts). Accepted: the measured speedup clears
+    it, and then the lower end of the interval of a fresh measurement, which no choice has favoured,
+    does too.
 
     Args:
         fresh: The same comparisons, measured again when every other gate had passed.
@@ -259,8 +260,23 @@ def speedup_of(
     """What is compared with the bar: by medians where times are modelled, by pairs of samples where
     they are measured."""
     if not measured:
-        return Speedup(weighted_speedup(comparisons), None, None)
+        return _modelled_speedup(comparisons)
     return measured_speedup(comparisons, policy, judged_before)
+
+
+def _modelled_speedup(comparisons: Sequence[Comparison]) -> Speedup:
+    """With the ends that come of the sampled blocks of both sides."""
+    value = weighted_speedup(comparisons)
+    if not any(c.baseline.sampled_us or c.candidate.sampled_us for c in comparisons):
+        return Speedup(value, None, None)
+    weights = [c.weight for c in comparisons]
+    least, most = (
+        _weighted(
+            [c.candidate.ends_us[1 - end] / c.baseline.ends_us[end] for c in comparisons], weights
+        )
+        for end in (0, 1)
+    )
+    return Speedup(value, least, most)
 
 
 def measured_speedup(
@@ -310,7 +326,7 @@ def _speedup_gate(
     measured: bool,
 ) -> Gate:
     decisive = speedup.value
-    if name == "remeasured" and speedup.low is not None:
+    if speedup.low is not None and (name == "remeasured" or not measured):
         decisive = speedup.low
     bar = _bar(policy) if measured else policy.min_speedup
     passed = math.isfinite(decisive) and decisive >= bar
@@ -318,6 +334,8 @@ def _speedup_gate(
     text = f"{speedup.value:.2f}x, threshold {bar:.2f}x"
     if not measured:
         text += comparisons[0].candidate.provenance
+        if speedup.low is not None and speedup.high is not None:
+            text += f", {speedup.low:.2f}-{speedup.high:.2f}x by the sampled blocks (95 %)"
     elif speedup.low is not None and speedup.high is not None:
         interval = f"{policy.confidence:.0%} interval {speedup.low:.2f}-{speedup.high:.2f}x"
         if speedup.low == 0.0 or math.isinf(speedup.high):
@@ -325,7 +343,9 @@ def _speedup_gate(
         text += f" ({interval}, {device})"
     numbers = {"speedup": speedup.value, "min_speedup": bar}
     if speedup.low is not None and speedup.high is not None:
-        numbers |= {"speedup_low": speedup.low, "confidence": policy.confidence}
+        numbers["speedup_low"] = speedup.low
+        if measured:
+            numbers["confidence"] = policy.confidence
     for comparison in comparisons:
         numbers[f"baseline_us_{comparison.workload}"] = comparison.baseline.median_us
         numbers[f"candidate_us_{comparison.workload}"] = comparison.candidate.median_us

@@ -92,7 +92,8 @@ class Judgement(Record):
     """The author's time over the candidate's, of all timed launches together: the harmonic mean of
     the workloads' ratios, each weighted by its share of the author's time. None: no time."""
     speedup_low: float | None = None
-    """Lower end of the confidence interval; None for a modelled time, which has none."""
+    """Lower end of the confidence interval; of a modelled time by its sampled blocks, at 95 %, and
+    None where these do alike."""
     speedup_high: float | None = None
     """Upper end; None also where there are too few samples to bound it."""
     time_source: TimeSource | None = None

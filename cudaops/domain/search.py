@@ -103,6 +103,9 @@ class TriedDraft(Record):
     """Its steps in order, with settings."""
     time_us: float | None
     failure: str | None = None
+    ends_us: tuple[float, float] | None = None
+    """The time's interval at 95 %: a median's, or by the sampled blocks of a modelled time
+    (`Measurement.sampled_us`); None where there is no more than one value."""
 
 
 class SearchCost(Record):

@@ -424,5 +424,5 @@ def _timed(bench: Workbench, rewrite: Rewrite, say: Say) -> tuple[float | None, 
     measured = bench.measure(rewrite, bench.workloads[0])
     if not isinstance(measured, Measurement):
         return None, measured.placed
-    say(f"{rewrite.title}: {measured.median_us:.1f} us{measured.provenance}")
+    say(f"{rewrite.title}: {measured.median_us:.1f} us{measured.provenance_of_time}")
     return measured.median_us, None

@@ -167,7 +167,7 @@ def _time(bench: Workbench, rewrite: Rewrite, hottest: Workload) -> str:
     first = bench.measure(rewrite, hottest)
     if not isinstance(first, Measurement):
         return f"not timed: {first.placed}"
-    told = [_beside_authors(bench, first, hottest, first.provenance)]
+    told = [_beside_authors(bench, first, hottest, first.provenance_of_time)]
     others = [
         w for w in bench.workloads_of(rewrite)
         if w.id != hottest.id and w.is_timed and w.time_share >= _WORTH_A_TIME

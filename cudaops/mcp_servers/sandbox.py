@@ -321,8 +321,9 @@ def _tune_values(bench: Workbench, rewrite: Rewrite, limits: _TuneLimits, say: S
             return TunerTrial(candidate.values(), None, f"launch plan: {error}")
         if isinstance(measured, Measurement):
             values, time_us = candidate.values(), measured.median_us
-            say(TriedConfiguration(values=values, time_us=time_us, provenance=measured.provenance))
-            return TunerTrial(values, time_us, None)
+            behind = measured.provenance_of_time
+            say(TriedConfiguration(values=values, time_us=time_us, provenance=behind))
+            return TunerTrial(values, time_us, None, sampled_us=measured.sampled_us)
         assert isinstance(measured, Misbehaved | CompileFailed)
         return TunerTrial(candidate.values(), None, measured.message)
 
@@ -365,7 +366,7 @@ def _by_final_compiler(
         measured = bench.measure(candidate, bench.workloads[0])
         if isinstance(measured, Measurement) and (best[1] is None or measured.median_us < best[1]):
             best = (candidate, measured.median_us)
-            say(f"built by nvcc, {measured.median_us:.1f} us{measured.provenance}")
+            say(f"built by nvcc, {measured.median_us:.1f} us{measured.provenance_of_time}")
     return best
 
 

@@ -14,7 +14,15 @@ from fastmcp import Context, FastMCP
 from fastmcp.dependencies import CurrentContext
 from pydantic import Field
 
-from cudaops.domain.execution import Compiled, CompileFailed, Measurement, Misbehaved, Ran
+from cudaops.domain.execution import (
+    MEASURED,
+    Compiled,
+    CompileFailed,
+    Measurement,
+    Misbehaved,
+    Ran,
+)
+from cudaops.domain.judge import median_interval
 from cudaops.domain.rewrite import ResolvedPlan, Rewrite
 from cudaops.domain.run import Say
 from cudaops.domain.search import SearchCost, StepShare, TransformationSearch, Transformed
@@ -242,7 +250,7 @@ class Trying:
     def time(self, rewrite: Rewrite | None, *, draft: bool = True) -> Timed:
         """Of a launch, mean over all that are timed; of a draft over one of each shape, though it
         must have a plan for all."""
-        total = launches = 0.0
+        total = launches = low = high = 0.0
         try:
             planned = self._planned(rewrite)
         except PlanError as error:
@@ -253,8 +261,13 @@ class Trying:
             if not isinstance(measured, Measurement):
                 return Timed(None, measured.message)
             total += measured.median_us * one.launches
+            ends_us = _ends_us(measured)
+            low, high = low + ends_us[0] * one.launches, high + ends_us[1] * one.launches
             launches += one.launches
-        return Timed(total / launches if launches else None)
+        if not launches:
+            return Timed(None)
+        interval_us = (low / launches, high / launches) if low < high else None
+        return Timed(total / launches, ends_us=interval_us)
 
     def _planned(self, rewrite: Rewrite | None) -> list[Planned]:
         """All timed workloads. Raises PlanError where it has no plan for one of them."""
@@ -439,3 +452,16 @@ def _transformed(node: Node, time_us: float, shares: Sequence[Share]) -> Transfo
         ),
         rerounds=any(x.name in REROUNDING for x in steps),
     )
+
+
+_TAIL = 0.025
+"""Of each end of a draft's interval: those at 95 %, as of modelled times."""
+
+
+def _ends_us(measured: Measurement) -> tuple[float, float]:
+    """Of its median, or by the sampled blocks; the time itself twice where there are too few
+    samples."""
+    if measured.source not in MEASURED:
+        return measured.ends_us
+    low, high = median_interval(measured.samples_us, _TAIL)
+    return (low, high) if math.isfinite(high) else measured.ends_us

@@ -35,6 +35,16 @@ class TunerTrial:
     """Why it has no time: infeasible, did not compile, misbehaved, computes something else."""
     measured: bool = True
     """False: refused before anything was compiled."""
+    sampled_us: tuple[float, float] | None = None
+    """As in `Measurement`."""
+
+    def may_equal(self, fastest: TunerTrial) -> bool:
+        """Whether its time counts as that of the fastest: by `TIE`, or their ends overlap."""
+        if self.time_us is None or fastest.time_us is None:
+            return False
+        high_us = max(fastest.time_us * (1 + TIE), (fastest.sampled_us or (0.0, 0.0))[1])
+        low_us = self.time_us if self.sampled_us is None else self.sampled_us[0]
+        return low_us <= high_us
 
 
 @dataclass(frozen=True)
@@ -93,8 +103,8 @@ class _Search:
         timed = [t for t in self.trials.values() if t.time_us is not None]
         if not timed:
             return None
-        fastest = min(t.time_us for t in timed if t.time_us is not None)
-        equal = [t for t in timed if t.time_us is not None and t.time_us <= fastest * (1 + TIE)]
+        fastest = min(timed, key=lambda t: t.time_us or 0.0)
+        equal = [t for t in timed if t.may_equal(fastest)]
         return min(equal, key=lambda t: _product(t.values))
 
     def _fresh(self, settings: Iterable[Values]) -> Iterator[Rewrite]:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from statistics import median
 from typing import Literal, NamedTuple
 
-from cudaops.domain.judgement import Attempt, Gate, WorkloadTime
+from cudaops.domain.judgement import Attempt, Gate, Judgement, WorkloadTime
 from cudaops.domain.performance_limit import Library, PerformanceLimitKind
 from cudaops.domain.run import AccessSummary, RunRecord
 from cudaops.reports.costs import cost_sentence
@@ -80,11 +80,21 @@ def headline(record: RunRecord) -> str:
     kernel = kernel_of(record)
     if record.outcome in ("accepted", "provisional"):
         speedup = f"{kernel}: speedup {times_faster(record.verify.speedup, clock_of(record))}"
+        judgement = record.judgement
+        if record.time_source == "modelled" and judgement and judgement.speedup_low is not None:
+            speedup += f", {sampled_ends(judgement)}"
         several = len(_times_shown(record))
         return f"{speedup} over {several} launch configurations" if several > 1 else speedup
     if is_rejected(record):
         return f"{kernel}: {_why_rejected(record)}"
     return f"{kernel}: {one_line(record.reason)}"
+
+
+def sampled_ends(judgement: Judgement) -> str:
+    """Of a modelled speedup: `3.10× to 4.90× by the sampled blocks`."""
+    low, high = judgement.speedup_low, judgement.speedup_high
+    to = "not bounded above" if high is None else f"to {high:.2f}×"
+    return f"{low:.2f}× {to} by the sampled blocks"
 
 
 def outcome_word(record: RunRecord) -> str:

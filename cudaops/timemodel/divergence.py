@@ -36,6 +36,8 @@ class Divergence(NamedTuple):
     """Steps of the block that makes most, over the mean of the sampled ones."""
     longest_warp: float = 1.0
     """Steps of the warp that makes most of all, over the mean of the blocks' longest."""
+    steps: tuple[float, ...] = ()
+    """Of each sampled block, of its warps' longest lanes together; empty where nobody counted."""
     is_known: bool = False
     """Whether anybody counted."""
 
@@ -64,7 +66,8 @@ def divergence(
         for place, n in everywhere.items()
         if some.get(place)
     }
-    return Divergence(turns, heaviest, warp, bool(steps))
+    together = tuple(block[0] for block in steps)
+    return Divergence(turns, heaviest, warp, together, bool(steps))
 
 
 def _over_mean(amounts: Sequence[float]) -> float:

@@ -18,12 +18,14 @@ from cudaops.domain.rewrite import ResolvedLaunch
 from cudaops.errors import SandboxUnavailable
 from cudaops.program.candidate import FILE as CANDIDATE_FILE
 from cudaops.program.candidate import NAMESPACE
-from cudaops.timemodel.costs import is_dear
+from cudaops.timemodel.costs import BRANCHING, FAST_BRANCHING, is_dear
 from cudaops.timemodel.divergence import ALIKE, Divergence
 from cudaops.timemodel.gimple import GimpleFunction, vector_members
 from cudaops.timemodel.instructions import Callee, Translator
+from cudaops.timemodel.loops import Asked, unroll_pragmas
 from cudaops.timemodel.phases import Sampled, operations, shape
 from cudaops.timemodel.registers import local_sites, registers_per_thread, shared_bytes
+from cudaops.timemodel.sampling_error import sampling_error
 from cudaops.timemodel.sm_simulation import Costs
 from cudaops.timemodel.timing import Modelled, estimate
 from cudaops.timemodel.trace import (
@@ -62,11 +64,22 @@ class LaunchModel(NamedTuple):
     notes: tuple[str, ...]
     resources: KernelResources | None = None
     """What the compiler said it takes; None where that was estimated."""
+    error: float = 0.0
+    """Half the width of the interval of its work, over the work: `sampling_error`."""
 
     @property
     def duration_us(self) -> float:
         """Modelled time of the launch: `Estimate.duration_us`."""
         return self.modelled.estimate.duration_us
+
+    @property
+    def interval_us(self) -> tuple[float, float]:
+        """Where the time is were all blocks counted, at `sampling_error.LEVEL`: what an SM does
+        takes as long as its blocks have work, launching does not."""
+        own_us = self.duration_us - self.modelled.device.launch_us
+        return self.duration_us - min(self.error, 1.0) * own_us, (
+            self.duration_us + self.error * own_us
+        )
 
 
 def model_launch(
@@ -102,18 +115,16 @@ def model_launch(
         static = shared_bytes(function)
     held = occupancy(device, threads, registers, smem := static + launch.dynamic_smem_bytes)
     if held.blocks_per_sm < 1:
-        message = (
-            f"a block of {threads} threads with {registers} registers each and {smem} bytes of "
-            f"shared memory does not fit on an SM of {device.name}"
-        )
-        return Misbehaved(what="launch_refused", message=message)
+        return _too_large(threads, registers, smem, device)
     l1_bytes = _l1_of_a_block(device, held, smem, launch)
     sampled = Sampled(max(len(sample.trace.counted), 1), threads)
     joins = _joins_atomics(function)
     local = local_sites(function, sampled.blocks, threads, l1_bytes, resources)
     sites = (*_traced(sample, l1_bytes, joins), *local)
     callees = _callees(sample.functions, function, sites)
-    found = shape(function, sites, finder(sites), callees, sampled, sample.divergence)
+    found = shape(
+        function, sites, finder(sites), callees, sampled, sample.divergence, _asked_of_nvcc(unit)
+    )
     working = _working(launch.grid, sample.working_share)
     moved = traffic(sample.trace, sites, working, sizes, device, held.blocks_per_sm)
     met = _hottest(sample.trace, sites, working.volume, joins)
@@ -134,7 +145,25 @@ def model_launch(
         return Misbehaved(what="not_measured", message=message)
     notes = _notes(modelled, sampled, resources, asked)
     mixes = _line_mixes(function, sites, callees, sampled)
-    return LaunchModel(modelled, kernel, unit, mixes, notes, resources)
+    error = _sampling_error(sample, working.volume)
+    return LaunchModel(modelled, kernel, unit, mixes, notes, resources, error)
+
+
+def _too_large(threads: int, registers: int, smem: int, device: Device) -> Misbehaved:
+    message = (
+        f"a block of {threads} threads with {registers} registers each and {smem} bytes of "
+        f"shared memory does not fit on an SM of {device.name}"
+    )
+    return Misbehaved(what="launch_refused", message=message)
+
+
+def _asked_of_nvcc(unit: Unit) -> Asked:
+    """By the sources that a kernel's statements may stand in, and by options."""
+    texts = {f.path: f.text for f in unit.program.files}
+    if unit.rewrite is not None:
+        texts[CANDIDATE_FILE] = unit.rewrite.source
+    is_fast = any(name == "use_fast_math" for name, _ in unit.program.code_options)
+    return Asked(unroll_pragmas(texts), FAST_BRANCHING if is_fast else BRANCHING)
 
 
 def _working(grid: Dim3, share: float) -> Dim3:
@@ -281,6 +310,12 @@ def _heaviest(sample: LaunchSample) -> float:
     done = [b.accesses for b in sample.trace.counted]
     by_accesses = max(done) * len(done) / sum(done) if sum(done) else 1.0
     return max(by_accesses, sample.divergence.heaviest_block)
+
+
+def _sampling_error(sample: LaunchSample, blocks: int) -> float:
+    """Of accesses or of steps, whichever differ more from block to block."""
+    accesses = [float(b.accesses) for b in sample.trace.counted]
+    return max(sampling_error(accesses, blocks), sampling_error(sample.divergence.steps, blocks))
 
 
 def _line_mixes(

@@ -1,23 +1,105 @@
 """Loops of a control-flow graph, and how often nvcc repeats a body for the way in which its loop
-counts."""
+counts or as its author's pragma asks."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple
 
-from cudaops.timemodel.gimple import BINARY, GimpleFunction, GimpleStatement, Phi, ssa_names
+from cudaops.timemodel import costs as cost
+from cudaops.timemodel.gimple import (
+    BINARY,
+    GimpleFunction,
+    GimpleStatement,
+    Phi,
+    Place,
+    ssa_names,
+)
+from cudaops.timemodel.work import Mix
 
 FULL = 16
 """Of a signed counter with a constant step: nvcc's own limit, where the body is small enough."""
 SOME = 4
-"""Of an unsigned counter with a constant step, and of a signed one with a step that a launch
-decides. Measured: SASS of one loop each, `sum += a[i] * d[i]` (nvcc 13.0.88, sm_90)."""
+"""Of an unsigned or 64-bit counter with a constant step other than 1, of a signed one with a step
+that a launch decides, and of each of these and of `FULL` below `#pragma unroll` without a number.
+Measured: SASS of one loop each, `sum += a[i] * d[i]` (nvcc 13.0.88, sm_90)."""
 _COUNTDOWN = "ivtmp"
 """How g++ names a counter of its own, where the number of iterations is a constant."""
 NONE = 1
 """Of an unsigned counter with a step that a launch decides (`i += blockDim.x`, whatever the type of
 `i`): it may wrap, so that nobody knows the number of iterations; likewise of a loop that ends by
 its data, by several ways out or by a shifted counter. Measured: likewise."""
+
+
+_PRAGMA = re.compile(
+    r"^[ \t]*#[ \t]*pragma[ \t]+(?P<no>no)?unroll(?P<count>[ \t]+\d+|[ \t]*\([ \t]*\d+[ \t]*\))?"
+    r"[ \t]*(?://[^\n]*)?\n"
+    r"(?=(?:[ \t]*(?://[^\n]*|/\*[^\n]*\*/[ \t]*)?\n)*[ \t]*(?:for|while|do)\b)",
+    re.MULTILINE,
+)
+"""Above a loop. A number that is an expression is not read."""
+_MOST_GCC = 65534
+"""Source: GCC manual, "Loop-Specific Pragmas"."""
+
+
+def unroll_pragmas(texts: Mapping[str, str]) -> dict[Place, int]:
+    """How often the author's pragmas ask for the bodies of loops.
+
+    nvcc follows a number whatever the loop counts with, and does not unroll behind `1` and
+    `nounroll`; see `SOME` for a pragma without a number. Measured as there.
+
+    Args:
+        texts: Sources by path.
+
+    Returns:
+        By the last part of the path and the line where the loop begins.
+    """
+    found: dict[Place, int] = {}
+    for path, text in texts.items():
+        for pragma in _PRAGMA.finditer(text):
+            loop = re.compile(r"\b(?:for|while|do)\b").search(_uncommented(text, pragma.end()))
+            assert loop is not None
+            line = 1 + text.count("\n", 0, pragma.end() + loop.start())
+            found[path.rpartition("/")[2], line] = _asked(pragma) or SOME
+    return found
+
+
+def _uncommented(text: str, start: int) -> str:
+    """What follows, comments blank."""
+    return re.sub(r"//[^\n]*|/\*[^\n]*\*/", lambda found: " " * len(found.group()), text[start:])
+
+
+def _asked(pragma: re.Match[str]) -> int | None:
+    if pragma["no"]:
+        return NONE
+    return max(int(pragma["count"].strip(" \t()")), NONE) if pragma["count"] else None
+
+
+def with_gcc_pragmas(text: str) -> str:
+    """The source with its numbered pragmas in g++'s words, on the same lines: g++ then leaves in a
+    loop what nvcc leaves in one."""
+
+    def spelled(pragma: re.Match[str]) -> str:
+        asked = _asked(pragma)
+        if asked is None:
+            return pragma.group()
+        return f"#pragma GCC unroll {min(asked, _MOST_GCC)}\n"
+
+    return _PRAGMA.sub(spelled, text)
+
+
+class Asked(NamedTuple):
+    """What the author asks of nvcc."""
+
+    pragmas: Mapping[Place, int] = MappingProxyType({})
+    """As `unroll_pragmas` finds them."""
+    branching: frozenset[Mix] = cost.BRANCHING
+    """Work that nothing is moved past: `cost.BRANCHING` or `cost.FAST_BRANCHING`."""
+
+
+NOTHING_ASKED = Asked()
 
 
 def most_copies(
@@ -84,7 +166,8 @@ def _of_counter(
         return FULL if is_constant else SOME
     is_unsigned = "unsigned" in kind
     if is_constant:
-        return SOME if is_unsigned and step is made[source] else FULL
+        by_one = others[0].lstrip("-") == "1" and "long" not in kind
+        return SOME if is_unsigned and step is made[source] and not by_one else FULL
     return NONE if is_unsigned else SOME
 
 

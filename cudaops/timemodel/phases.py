@@ -12,6 +12,8 @@ from cudaops.timemodel.divergence import ALIKE, UNEVEN_WARPS, Divergence
 from cudaops.timemodel.gimple import GimpleFunction, Phi, Place, ssa_names
 from cudaops.timemodel.instructions import Callee, FindSite, Op, Translator, prologue
 from cudaops.timemodel.loops import (
+    NOTHING_ASKED,
+    Asked,
     innermost_loops,
     most_copies,
     natural_loops,
@@ -61,12 +63,13 @@ def shape(
     callees: Mapping[str, Callee],
     sampled: Sampled,
     divergence: Divergence = ALIKE,
+    asked: Asked = NOTHING_ASKED,
 ) -> KernelShape:
     """Phases, stretches and steps of the kernel, with thread-level operation counts.
 
     `find` joins a statement to the traced site of the same line, size and direction; `callees` has
     the instructions of device functions that were not inlined, a call each; `divergence` says how
-    unequal threads are.
+    unequal threads are; `asked` what the author asks of the compiler.
     """
     translator = Translator(function, find, callees)
     nodes = nodes_of(function, operations(function, translator))
@@ -84,7 +87,7 @@ def shape(
         before = turns > 1.5 and run.head.count <= 1.02 * sampled.threads
         one = 1.0 if before else turns
         lanes = _lanes(run, sites, sampled, divergence)
-        built = _stretch(run, function, sites, nodes, sampled, one, aliasing, lanes)
+        built = _stretch(run, function, sites, nodes, sampled, one, aliasing, lanes, asked)
         if built is None:
             continue
         unevenness = _unevenness(run, divergence, sampled)
@@ -185,6 +188,7 @@ def operations(function: GimpleFunction, translator: Translator) -> dict[int, li
 def _stretch(
     run: StraightRun, function: GimpleFunction, sites: Sequence[MemorySite],
     nodes: list[FlowNode], sampled: Sampled, turns: float, aliasing: GlobalAccesses, lanes: float,
+    asked: Asked,
 ) -> Stretch | None:  # fmt: skip
     threads = _threads_taking_part(run.head, nodes) / sampled.blocks / max(turns, 1e-9)
     lanes = min(lanes, max(threads, 1.0))
@@ -196,7 +200,7 @@ def _stretch(
         joined = seen.instructions_per_block / max(seen.requests_per_block, 1e-9)
         return joined * min(share * lanes / max(seen.lanes, 1e-9), 1.0)
 
-    scheduler = Scheduler(function, sites, weight, aliasing)
+    scheduler = Scheduler(function, sites, weight, aliasing, asked.branching)
     ends = {n.index: n.ops[-1].statement for n in run.nodes if n.ops and n.ops[-1].kind == "branch"}
     for node in run.nodes:
         share = min(node.count / run.head.count, 1.0) if run.head.count else 0.0
@@ -215,11 +219,14 @@ def _stretch(
         return None
     factor = 1
     if _innermost(run, nodes) and not any(n.barrier for n in run.nodes):
-        factor = min(unroll_factor(steps, _trips(run.head, nodes)), _most_copies(run, function))
+        most, by_pragma = _most_copies(run, function, asked.pragmas)
+        factor = unroll_factor(steps, _trips(run.head, nodes), most, by_pragma)
         carried = {source for phi in run.head.phis for source, _ in phi.sources}
         chase = scheduler.feeds_address(carried & _address_roots(run))
         behind = scheduler.shared_behind(_made(run))
-        merge = not (scheduler.stores_block_loads(_made(run)) or chase)
+        merge = not (
+            scheduler.stores_block_loads(_made(run)) or chase or any(s.joins for s in steps)
+        )
         steps = unrolled(
             steps, factor, sites,
             LoopOverhead(merge, _loop_overhead(run), _carried_chain(run), behind),
@@ -229,13 +236,17 @@ def _stretch(
     return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0), turns_back=back)
 
 
-def _most_copies(run: StraightRun, function: GimpleFunction) -> int:
-    """How often nvcc may repeat this innermost loop."""
+def _most_copies(
+    run: StraightRun, function: GimpleFunction, pragmas: Mapping[Place, int]
+) -> tuple[int, int | None]:
+    """How often nvcc may repeat this innermost loop, and how often a pragma asks for."""
     body = [s for n in run.nodes for s in function.blocks[n.block].statements]
     members = {n.index for n in run.nodes}
     left = [n for n in run.nodes if any(x not in members for x in n.successors)]
     tests = [n.ops[-1].statement for n in left if n.ops]
-    return most_copies(function, run.head.phis, body, tests)
+    at = [(s.place[0].rpartition("/")[2], s.place[1]) for s in tests if s.place is not None]
+    asked = next((pragmas[place] for place in at if place in pragmas), None)
+    return most_copies(function, run.head.phis, body, tests), asked
 
 
 def _threads_taking_part(head: FlowNode, nodes: list[FlowNode]) -> float:

@@ -522,7 +522,9 @@ def _flatten(steps: Sequence[WorkStep], costs: Costs, number: int) -> list[Actio
         waits = tuple(number + needed for needed in step.needs)
         chain = costs.chain_cycles(step)
         actions.append(Action("work", waits, None, step.mix, chain, path, issue, l2, dram))
-    if any(step.chain for step in steps):
+        if step.joins:
+            actions.append(Action("join"))
+    if any(step.chain for step in steps) and actions[-1].kind != "join":
         actions.append(Action("join"))
     return actions
 
@@ -544,6 +546,8 @@ def _ahead(steps: Sequence[WorkStep], index: int, at: int, costs: Costs) -> int:
     step = steps[index]
     stored = (u for s in steps[at:index] for u in s.stores)
     if step.behind and any(costs.sites[u.site].space == "shared" for u in stored):
+        return 0
+    if any(s.joins for s in steps[at:index]):
         return 0
     if step.follows or any(costs.sites[u.site].space == "global" for u in step.loads):
         return 0

@@ -47,6 +47,7 @@ class _Draft:
     consumed: bool = False
     follows: bool = False
     behind: bool = False
+    joins: bool = False
     needs: set[int] = field(default_factory=set)
 
 
@@ -70,13 +71,15 @@ class Scheduler:
         sites: Sequence[MemorySite],
         weight: Callable[[int, float], float],
         aliasing: GlobalAccesses,
+        branching: frozenset[Mix] = cost.BRANCHING,
     ) -> None:
         """`weight(site, threads)`: warp instructions of a site where `threads` lanes' worth of
-        accesses fall on one pass of the run."""
+        accesses fall on one pass of the run. `branching`: work that nothing is moved past."""
         self._function = function
         self._sites = sites
         self._weight = weight
         self._aliasing = aliasing
+        self._branching = branching
         self._drafts: list[_Draft] = [_Draft()]
         self._values: dict[str, _Value] = {}
         self._loaded: list[GimpleStatement] = []
@@ -86,6 +89,7 @@ class Scheduler:
         self._shared_at = 0
         self._now = 0
         self._decided = -1
+        self._joined = 0
 
     def under(self, conditions: Sequence[GimpleStatement]) -> None:
         """What is added next only happens where these hold: it is loaded once they are known."""
@@ -111,6 +115,10 @@ class Scheduler:
             self._store(op.statement, site, share, home)
         draft = self._draft(home)
         draft.chain = max(draft.chain, chain)
+        if op.mix in self._branching:
+            draft.joins = True
+            self._now = self._joined = home + 1
+            self._shared_at = max(self._shared_at, home + 1)
         name = self._written(op.statement)
         if name:
             self._values[name] = _Value(depth, home, 0.0 if op.loads else chain, waits)
@@ -150,7 +158,8 @@ class Scheduler:
 
     def _load(self, op: Op, share: float, depends_on: int) -> int:
         shared = self._shared(op)
-        step = max(max(depends_on, self._decided) + 1, 0 if shared else self._behind(op.statement))
+        step = max(max(depends_on, self._decided) + 1, self._joined)
+        step = step if shared else max(step, self._behind(op.statement))
         if shared:
             step = max(step, self._shared_at)
             if step == self._shared_at and step < len(self._drafts) and self._drafts[step].consumed:
@@ -240,7 +249,7 @@ class Scheduler:
                 WorkStep(
                     tuple(Use(s, n) for s, n in d.loads.items()), d.mix,
                     tuple(Use(s, n) for s, n in d.stores.items()), d.chain, d.registers, d.follows,
-                    d.behind,
+                    d.behind, d.joins,
                     tuple(sorted(2 * place[n // 2] + n % 2 for n in d.needs)),
                 )
             )  # fmt: skip
@@ -262,13 +271,24 @@ class Scheduler:
         return any(self._values[n].depth >= 0 for n in names if n in self._values)
 
 
-def unroll_factor(steps: Sequence[WorkStep], trips: float) -> int:
-    """How often nvcc repeats an innermost loop's body that goes round `trips` times."""
+def unroll_factor(steps: Sequence[WorkStep], trips: float, most: int, asked: int | None) -> int:
+    """How often nvcc repeats an innermost loop's body that goes round `trips` times.
+
+    Args:
+        steps: Of one iteration.
+        trips: Mean number of iterations.
+        most: What the way in which the loop counts allows (`loops.most_copies`).
+        asked: What a pragma asks for; None where there is none.
+    """
+    if asked is not None:
+        # Behind the test of an iteration that may be the last nothing of the next one is hoisted;
+        # fewer iterations than asked for are all left to the loop of the remainder.
+        return asked if most > 1 and trips >= asked else 1
     size = sum(s.mix.issued + sum(u.instructions for u in (*s.loads, *s.stores)) for s in steps)
     factor = 16 if size <= SMALL_BODY else 4 if size <= LARGE_BODY else 1
     while factor > 1 and factor > trips:
         factor //= 4 if factor == 16 else 2
-    return max(factor, 1)
+    return max(min(factor, most), 1)
 
 
 class LoopOverhead(NamedTuple):

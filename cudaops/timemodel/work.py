@@ -64,6 +64,8 @@ class WorkStep:
     behind: bool = False
     """Whether its loads from shared memory may read what an earlier step of the stretch stores
     there, and so wait for it."""
+    joins: bool = False
+    """Whether later steps begin when its arithmetic is done: a branch depends on that."""
     needs: tuple[int, ...] = ()
     """Loads of the same stretch that its work is the first to read: twice the step's position, plus
     one where they come from global memory."""

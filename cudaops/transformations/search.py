@@ -69,6 +69,7 @@ class Timed(NamedTuple):
     time_us: float | None
     """Weighted over what is timed; None where there is none."""
     failure: str | None = None
+    ends_us: tuple[float, float] | None = None  # as in `TriedDraft`
 
 
 @dataclass(frozen=True)
@@ -253,7 +254,6 @@ class Search:
         return self._gains.get(_key(Inline.name, {}, kernel), 0.0)
 
     # One round
-
     def _expand(self, beam: Sequence[Node], depth: int) -> None:
         """Try every step that may gain from these. While some are timed the next are written, and
         built as soon as each of them is."""
@@ -418,7 +418,7 @@ class Search:
             self._tried.append(TriedDraft(title=tree, time_us=None, failure=found.failure))
             self.say(f"{tree}: {found.failure}")
             return
-        self._tried.append(TriedDraft(title=tree, time_us=found.time_us))
+        self._tried.append(TriedDraft(title=tree, time_us=found.time_us, ends_us=found.ends_us))
         best_us = min(n.time_us for n in self._nodes)
         self._idle += 1
         if found.time_us * GAIN < best_us:

@@ -92,6 +92,22 @@ def test_a_modelled_speedup_is_never_more_than_provisional() -> None:
     assert "modelled" in judgement.reason
 
 
+def test_the_bar_lies_below_the_interval_of_the_sampled_blocks() -> None:
+    exact = comparison([13.0], [10.0], "modelled")
+    assert judge(PASSED, [exact], POLICY).outcome == "provisional"
+    for ends_us, outcome in (((9.5, 10.5), "provisional"), ((6.0, 14.0), "rejected")):
+        candidate = exact.candidate.model_copy(update={"sampled_us": ends_us})
+        judgement = judge(PASSED, [exact.model_copy(update={"candidate": candidate})], POLICY)
+        assert judgement.outcome == outcome
+        low, high = 13.0 / ends_us[1], 13.0 / ends_us[0]
+        assert f"1.30x, threshold 1.20x (modelled for A10), {low:.2f}-{high:.2f}x" in (
+            judgement.reason
+        )
+        assert judgement.gates[-1].numbers["speedup_low"] == pytest.approx(low)
+        assert judgement.speedup_low == pytest.approx(low)
+        assert judgement.speedup_high == pytest.approx(high)
+
+
 @given(baseline=st.floats(1e-3, 1e9), candidate=st.floats(1e-3, 1e9), samples=st.integers(1, 40))
 @settings(max_examples=examples(200), deadline=None)
 def test_no_modelled_time_whatever_it_is_gets_accepted(

@@ -16,7 +16,7 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.mcp_servers.transforming import PARTS, TRIAL_S, Planned, Trying, alike, search
 from cudaops.sandbox.workbench import open_workbench
-from cudaops.transformations.search import Limits
+from cudaops.transformations.search import Limits, Timed
 from tests.executors.cases import VECTOR_MAIN, program
 from tests.gates.gate_bench import rewrite_of
 from tests.standin.platform import STANDIN
@@ -99,6 +99,6 @@ def test_a_draft_that_does_not_end_is_stopped_long_before_the_run_would_be(
             assert trying.time(None).time_us
             started = time.monotonic()
             stopped = trying.time(rewrite_of(ENDLESS))
-            assert stopped == (None, f"did not end within {TRIAL_S:g} s and was stopped")
+            assert stopped == Timed(None, f"did not end within {TRIAL_S:g} s and was stopped")
             assert TRIAL_S <= time.monotonic() - started < 10 * TRIAL_S
             assert trying.time(None).time_us

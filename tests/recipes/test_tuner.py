@@ -167,3 +167,20 @@ def test_a_search_far_behind_what_it_must_beat_gives_up() -> None:
         must_beat_us=100.0,
     )
     assert near.stopped == "no neighbour is better"
+
+
+def test_settings_whose_sampled_times_overlap_count_as_equal() -> None:
+    times: dict[int, tuple[float, tuple[float, float] | None]] = {
+        64: (10.0, (9.0, 11.5)), 32: (11.0, (10.0, 12.0)), 16: (13.0, (12.0, 14.0)),
+    }  # fmt: skip
+
+    def evaluate(rewrite: Rewrite) -> TunerTrial:
+        time_us, ends_us = times[rewrite.values()["X"]]
+        return TunerTrial(rewrite.values(), time_us, sampled_us=ends_us)
+
+    result = tune(
+        _rewrite(X=(64, 32, 16)), evaluate, feasible=_feasible, max_trials=9, workers=1,
+        seeds=({"X": 64}, {"X": 32}, {"X": 16}),
+    )  # fmt: skip
+    assert result.best is not None
+    assert result.best.values() == {"X": 32}

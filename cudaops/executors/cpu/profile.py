@@ -47,6 +47,7 @@ from cudaops.timemodel.divergence import Divergence, divergence
 from cudaops.timemodel.gimple import GimpleFunction, parse, type_names
 from cudaops.timemodel.idle_blocks import to_look_at, working_share
 from cudaops.timemodel.launch import LaunchModel, LaunchSample, hot_lines, model_launch
+from cudaops.timemodel.loops import with_gcc_pragmas
 from cudaops.timemodel.phases import loops_of_blocks
 from cudaops.timemodel.timing import modelled_metrics
 from cudaops.timemodel.trace import (
@@ -88,10 +89,14 @@ def measure(
     if isinstance(models, Misbehaved):
         return models
     unseen_us = device_named(executor.device).before_start_us
+    low_us, high_us = (
+        sum(model.interval_us[end] for model in models) - unseen_us for end in (0, 1)
+    )
     return Measurement(
         source="modelled",
         device=executor.device,
         samples_us=(sum(model.duration_us for model in models) - unseen_us,),
+        sampled_us=(low_us, high_us) if low_us < high_us else None,
         workload=workload.id,
         profile=_profile(executor, workload, models),
     )
@@ -475,11 +480,15 @@ def _dump(executor: CpuExecutor, unit: Unit, sources: Path, counters: Path) -> s
     """The unit compiled again with its counters at hand, up to the last IL g++ prints. The same
     counters of the same build give the same text."""
     counted = counters.read_bytes()
-    entry = entry_of(executor.cache, "il", sources.name, hashlib.sha256(counted).hexdigest())
+    texts = {name: with_gcc_pragmas(text) for name, text in unit_source(unit).files.items()}
+    read = [sources.name, hashlib.sha256(counted).hexdigest(), sorted(texts.items())]
+    entry = entry_of(executor.cache, "il", read)
 
     def make(folder: Path) -> Facts:
         skipped = shutil.ignore_patterns("*.o", "unit", NOTE, LOCK)
         shutil.copytree(sources, folder, ignore=skipped, dirs_exist_ok=True)
+        for name, text in texts.items():
+            (folder / name).write_text(text, "utf-8")
         (folder / f"{_BASE}.gcda").write_bytes(counted)
         return {"il": _dump_in(executor, unit, folder)}
 

@@ -154,6 +154,8 @@ def _interval(record: RunRecord) -> str:
     if judgement is None or judgement.speedup_low is None:
         missing = "no interval" if record.time_source == "modelled" else "no interval recorded"
         return f"{clock}; {missing}"
+    if record.time_source == "modelled":
+        return f"{clock}; {content.sampled_ends(judgement)}"
     high = judgement.speedup_high
     to = "not bounded above" if high is None else f"to {high:.2f}×"
     level = significant(100 * record.options.policy.confidence, 4)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from cudaops.cuda.devices import DEVICES
+from cudaops.domain.execution import Measurement
 from cudaops.executors.cpu.executor import CpuExecutor
-from tests.executors.cpu.profile_cases import Case, profiled
+from tests.executors.cpu.profile_cases import Case, measured, profiled
 
 Made = Callable[..., Case]
 TURNS = """
@@ -121,3 +122,70 @@ def test_a_load_waits_for_what_decides_it(executor: CpuExecutor, case: Made) -> 
         return cycles(executor, case(source, (1,), (32,), 1 << 12, {"n": 2048}, None, ("a", "b")))
 
     assert of("a[i] >= 0.0f") > of("i >= 0") + 400
+
+
+IN_A_ROW = """
+    __global__ void in_a_row(const float* __restrict__ a, float* b, int n) {
+      int i = threadIdx.x;
+      float sum = 0.0f;
+      #pragma unroll
+      for (int k = 0; k < 8; ++k) sum += WORK;
+      b[i] = sum;
+    }
+"""
+
+
+def test_nothing_is_moved_past_a_call_that_branches(executor: CpuExecutor, case: Made) -> None:
+    """The next load waits for a division, not for an exponential of as many instructions."""
+
+    def of(work: str) -> float:
+        source = IN_A_ROW.replace("WORK", work)
+        return cycles(executor, case(source, (1,), (32,), 1 << 12, {"n": 256}, None, ("a", "b")))
+
+    assert of("1.0f / a[i + k * n]") > of("expf(a[i + k * n])") + 5 * 200
+
+
+def test_a_loop_is_unrolled_as_its_pragma_asks(executor: CpuExecutor, case: Made) -> None:
+    source = """
+        __global__ void loads(const float* __restrict__ a, float* b, int n) {
+          float sum = 0.0f;
+          ASKED
+          for (int k = 0; k < TURNS; ++k) sum += a[threadIdx.x + k * 32];
+          b[threadIdx.x] = sum;
+        }
+    """
+
+    def of(asked: str, turns: str) -> float:
+        text = source.replace("ASKED", asked).replace("TURNS", turns)
+        return cycles(executor, case(text, (1,), (32,), 1 << 12, {"n": 64}, None, ("a", "b")))
+
+    for turns in ("n", "64"):
+        alone, four, plain = (
+            of(asked, turns) for asked in ("#pragma unroll 1", "#pragma unroll 4", "")
+        )
+        assert alone > 2 * four > 3 * plain
+
+
+UNEVEN = """
+    __global__ void uneven(const float* a, float* b, int n) {
+      int i = blockIdx.x * blockDim.x + threadIdx.x;
+      double z = i, w = 0.5;
+      for (int k = 0; k < TURNS; ++k) { w = z * w + 0.25; z = w * z + 0.125; }
+      b[i] = z;
+    }
+"""
+
+
+def test_a_time_has_the_interval_of_its_sampled_blocks(executor: CpuExecutor, case: Made) -> None:
+    def of(turns: str, blocks: int = 4096) -> Measurement:
+        source = UNEVEN.replace("TURNS", turns)
+        made = case(source, (blocks,), (32,), 32 * blocks, {"n": 100}, None, ("a", "b"))
+        return measured(executor, made)
+
+    assert of("n").sampled_us is None
+    uneven = of("blockIdx.x % 7 * n")
+    assert uneven.sampled_us is not None
+    low_us, high_us = uneven.sampled_us
+    assert low_us < 0.9 * uneven.median_us
+    assert high_us > 1.1 * uneven.median_us
+    assert f"{low_us:.1f} to {high_us:.1f} us by the sampled blocks" in uneven.provenance_of_time
