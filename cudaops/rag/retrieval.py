@@ -513,8 +513,9 @@ def _statement(
 SLOTS = 8
 """Words of a statement are a multiple of this, so that few statements are planned."""
 
-PART_WEIGHTS = [0.2, 0.2, 0.6, 1.0]
-"""ts_rank's weights of a word in the body, unused, in the note's title or tags, in the heading."""
+PART_WEIGHTS = [0.2, 0.6, 0.6, 1.0]
+"""ts_rank's weights of a word in the body, in what people ask, in the note's title or tags, in the
+heading."""
 
 
 def clean(query: str) -> str:
