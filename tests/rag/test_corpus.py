@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from importlib.resources import files
 
 import pytest
 
+from benchmarks.knowledge import questions
 from cudaops.cuda.architectures import ARCHITECTURES
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS
@@ -15,6 +18,8 @@ from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.notes import CHUNK_LIMIT, Note, builtin_notes
 
 NOTES = builtin_notes()
+
+ASKED = files("cudaops.rag").joinpath("corpus", "asked.toml")
 
 METRIC = re.compile(
     r"\b(?:sm|smsp|l1tex|lts|dram|gpu|gpc|launch|derived|lrc)__[\w.]*\w|\bmemory_l\d\w+"
@@ -70,6 +75,27 @@ def test_a_reference_answers_a_question_a_section(note: Note) -> None:
     assert 3 <= len(headings) == len(set(headings))
     assert [chunk.heading for chunk in note.chunks()] == headings
     assert len(note.body.splitlines()) <= 90
+
+
+def test_what_people_ask_stands_at_sections_that_exist() -> None:
+    for note in NOTES:
+        assert set(note.asked) <= {chunk.heading for chunk in note.chunks()}, note.id
+    assert sum(len(note.asked) for note in NOTES) >= 150
+    assert set(tomllib.loads(ASKED.read_text("utf-8"))) <= {note.id for note in NOTES}
+
+
+def test_what_people_ask_is_not_what_the_benchmark_asks() -> None:
+    """No line is a question of it, nor all but in a word of ten."""
+    lines = [
+        set(words(line)) for note in NOTES for a in note.asked.values() for line in a.split("\n")
+    ]
+    for question in questions():
+        asked = set(words(question.text))
+        assert not any(len(asked & line) > 0.8 * len(asked | line) for line in lines), question.text
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
 
 
 def test_limits_of_an_sm_are_those_of_the_device_table() -> None:
