@@ -54,9 +54,9 @@ QUERY = "how to relieve it"
 QUESTIONS = Path(__file__).with_name("knowledge_questions.toml")
 
 
-KINDS = ("verdict", "ncu", "people", "threads", "fresh", "fresh_ncu", "fresh2")
-FOREIGN = ("foreign", "near", "fresh_foreign", "fresh2_foreign")
-PARTS = ("tuned on", "held back", "fresh", "fresh2")
+KINDS = ("verdict", "ncu", "people", "threads", "fresh", "fresh_ncu", "fresh2", "fresh3")
+FOREIGN = ("foreign", "near", "fresh_foreign", "fresh2_foreign", "fresh3_foreign")
+PARTS = ("tuned on", "held back", "fresh", "fresh2", "fresh3")
 
 
 class Question(NamedTuple):
