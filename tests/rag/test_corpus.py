@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +20,7 @@ from cudaops.rag.notes import CHUNK_LIMIT, Note, builtin_notes
 
 NOTES = builtin_notes()
 
-ASKED = files("cudaops.rag").joinpath("corpus", "asked.toml")
+ASKED = Path(str(files("cudaops.rag").joinpath("corpus", "asked.toml")))
 
 METRIC = re.compile(
     r"\b(?:sm|smsp|l1tex|lts|dram|gpu|gpc|launch|derived|lrc)__[\w.]*\w|\bmemory_l\d\w+"
@@ -98,6 +99,15 @@ def words(text: str) -> list[str]:
     return re.findall(r"\w+", text.lower())
 
 
+def test_gains_name_transformations_and_results_that_exist() -> None:
+    root = Path(__file__).parents[2]
+    known = set(re.findall(r"^## (\w+)$", (root / "docs/transformations.md").read_text(), re.M))
+    for line in ASKED.with_name("gains.tsv").read_text("utf-8").splitlines()[1:]:
+        by, _, _, gpu, folder = line.split("\t")
+        assert set(by.split(", ")) <= known
+        assert gpu in (root / "benchmarks/results" / folder / "README.md").read_text()
+
+
 def test_limits_of_an_sm_are_those_of_the_device_table() -> None:
     (note,) = (note for note in NOTES if note.id == "sm-limits")
     warps, _, shared, rates = (chunk.body for chunk in note.chunks())
@@ -143,6 +153,7 @@ def test_every_device_is_a_passage_with_its_numbers_and_source() -> None:
         ("dram_bandwidth threshold", "rules", ">= 80"),
         ("@tune, @scratch and @requires directives", "launch-plans", "@scratch"),
         ("how many SMs does an L4 have", "devices", "58 SMs"),
+        ("measured gain of atomics_private on bincount", "gains", "bincount: 43.8x, H100"),
     ],
 )
 def test_what_the_house_knows_is_found(
