@@ -82,7 +82,7 @@ def _note(name: str, title: str, source: str, sections: Iterable[str]) -> Note:
 def _device(device: Device) -> str:
     """The limits of its SMs are its architecture's."""
     return (
-        f"## {device.name}: number of SMs, clock, bandwidth\n"
+        f"## {device.name}: number of multiprocessors (SMs), clock, bandwidth\n"
         f"{device.full_name}, compute capability {device.capability}: "
         f"{device.sm_count} SMs at {device.sm_clock_mhz:.0f} MHz ({device.sm_clock_kind}), "
         f"{device.memory_gb:g} GB at {device.dram_bandwidth_gb_s:.0f} GB/s, "
