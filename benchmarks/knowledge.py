@@ -54,10 +54,9 @@ QUERY = "how to relieve it"
 QUESTIONS = Path(__file__).with_name("knowledge_questions.toml")
 
 
-KINDS = ("verdict", "ncu", "people", "threads", "fresh", "fresh_ncu")
-FOREIGN = ("foreign", "near", "fresh_foreign")
-FRESH = ("fresh", "fresh_ncu", "fresh_foreign")
-PARTS = ("tuned on", "held back", "fresh")
+KINDS = ("verdict", "ncu", "people", "threads", "fresh", "fresh_ncu", "fresh2", "fresh3")
+FOREIGN = ("foreign", "near", "fresh_foreign", "fresh2_foreign", "fresh3_foreign")
+PARTS = ("tuned on", "held back", "fresh", "fresh2", "fresh3")
 
 
 class Question(NamedTuple):
@@ -71,8 +70,8 @@ class Question(NamedTuple):
     @property
     def part(self) -> str:
         """One of PARTS: who may look at it. One in three is held back, by the hash of its text."""
-        if self.kind in FRESH:
-            return "fresh"
+        if self.kind.startswith("fresh"):
+            return self.kind.partition("_")[0]
         third = hashlib.sha256(self.text.encode()).digest()[0] % 3 == 0
         return "held back" if third else "tuned on"
 

@@ -113,6 +113,10 @@ class Event(Record):
     """Numbers for machines; small."""
 
 
+LESSON = "memory/"
+"""What the `note` of a passage from memory begins with, before the kernel's name."""
+
+
 class Citation(Record):
     """A passage that Research cites."""
 

@@ -92,6 +92,9 @@ async def look_up(state: State, context: Context) -> tuple[State, str]:
     """What the knowledge base says about the verdict."""
     verdict = Verdict.model_validate(state["verdict"])
     findings = await research.research(context.toolbox, verdict, context.bench.kernel.text)
+    if context.memory:
+        lessons = context.memory.snapshot.lessons_on(verdict.subtype)
+        findings = findings.model_copy(update={"citations": (*findings.citations, *lessons)})
     update: State = {"research": findings.model_dump(mode="json")}
     if context.options.digest and findings.citations:
         update |= await digested(state | update, context)

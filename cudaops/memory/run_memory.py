@@ -3,6 +3,7 @@ results at their time, trouble once."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from cudaops.domain.base import Record
 from cudaops.domain.judgement import Attempt
 from cudaops.domain.memory import KernelKey, MemoryEntry, Pattern
 from cudaops.domain.rewrite import Rewrite
+from cudaops.domain.run import LESSON, Citation
 from cudaops.errors import EnvironmentFailure
 from cudaops.memory.results import (
     PRIOR_SAVING,
@@ -28,6 +30,8 @@ from cudaops.memory.texts import CountTokens, estimated_tokens, patterns_text, p
 MEMORY_TOKENS = 1200
 """Most of a prompt for what is known of the kernel: some 12 results at 100 tokens (measured: 77 and
 120 for a rejected and a tuned one by wordllama's Llama tokenizer, 2026-11-20)."""
+LESSONS = 2
+"""Passages of memory that follow those of the knowledge base."""
 PATTERN_TOKENS = 400
 """Most of a prompt for what paid on any kernel: some 9 patterns at 42 tokens (measured so too)."""
 
@@ -83,12 +87,18 @@ class MemorySnapshot(Record):
     memory: KernelMemory
     patterns: tuple[Pattern, ...] = ()
     """Of this class of device first, each part most promising first."""
+    lessons: tuple[Citation, ...] = ()
+    """Of other kernels: what was accepted against each verdict; `title` is its subtype."""
     notice: str | None = None
     """Why nothing is known although memory is switched on; None where that is not so."""
 
     def ranking(self, subtype: str) -> Ranking:
         """The order of recipes while `subtype` limits the kernel."""
         return ranking(self.memory, self.patterns, subtype)
+
+    def lessons_on(self, subtype: str) -> tuple[Citation, ...]:
+        """Passages on what was accepted for other kernels that `subtype` limited."""
+        return tuple(each for each in self.lessons if each.title == subtype)
 
     def memory_text(self, count: CountTokens = estimated_tokens) -> str:
         """What is known of the kernel, for a prompt."""
@@ -127,15 +137,43 @@ class RunMemory:
             return nothing
         try:
             known, patterns = self._memory.recall(self._key), self._memory.patterns()
+            lessons = lessons_of(self._memory.kernels(), self._key)
         except EnvironmentFailure as error:
             return nothing.model_copy(update={"notice": self._notice(error)})
         here = self._key.device_class
         ordered = sorted(patterns, key=lambda pattern: pattern.device_class != here)
-        return MemorySnapshot(memory=known, patterns=tuple(ordered))
+        return MemorySnapshot(memory=known, patterns=tuple(ordered), lessons=lessons)
 
     def _notice(self, error: EnvironmentFailure) -> str:
         self._said = True
         return f"{error.problem}; the run continues without memory ({error.remedy})"
+
+
+def lessons_of(kernels: Iterable[KernelMemory], own: KernelKey) -> tuple[Citation, ...]:
+    """Of each subtype the `LESSONS` best measured rewrites that were accepted for other kernels."""
+    found = sorted(
+        (
+            (entry.speedup or 0.0, memory.key, entry)
+            for memory in kernels
+            if memory.key.structure != own.structure
+            for result in decided(results((), memory.entries), lambda r: r.source_id).values()
+            if (entry := result.entry) and entry.outcome == "accepted" and result.measured
+        ),
+        key=lambda each: (-each[0], each[1].name, each[2].source_id),
+    )
+    of: Counter[str] = Counter()
+    kept: list[Citation] = []
+    for speedup, key, entry in found:
+        of[entry.subtype] += 1
+        if of[entry.subtype] <= LESSONS:
+            kept.append(
+                Citation(
+                    note=LESSON + key.name, title=entry.subtype, heading=entry.title,
+                    text=f"{entry.family}, {speedup:.2f}x on {key.device_class}: {entry.lesson}",
+                    source=f"run {entry.run_id}, {entry.date[:10]}", score=0.0,
+                )
+            )  # fmt: skip
+    return tuple(kept)
 
 
 def entry_again(

@@ -14,7 +14,7 @@ from cudaops.domain.judgement import TIE, Attempt, Policy, TunedSetting, fine_us
 from cudaops.domain.options import ProgramRun
 from cudaops.domain.profile import Evidence, Profile, Roofline, Verdict
 from cudaops.domain.rewrite import Rewrite
-from cudaops.domain.run import MOST_ACCESSES, AccessSummary, ResearchFindings, ValueSummary
+from cudaops.domain.run import LESSON, MOST_ACCESSES, AccessSummary, ResearchFindings, ValueSummary
 from cudaops.domain.search import Branch
 from cudaops.domain.workload import (
     ELEMENT_BYTES,
@@ -399,11 +399,12 @@ def provenance(profile: Profile) -> str:
 
 
 def citation_lines(research: ResearchFindings) -> tuple[str, ...]:
-    """What the knowledge base says: a model's digest, a passage a line."""
+    """What the knowledge base and memory say: a model's digest, a passage a line."""
     digest = (research.digest,) if research.digest else ()
+    lessons = tuple(c for c in research.citations[_CITATIONS:] if c.note.startswith(LESSON))
     return digest + tuple(
         f"[{c.note}] {line(c.heading, 80)}: {line(c.text, _CITATION_CHARACTERS)}"
-        for c in research.citations[:_CITATIONS]
+        for c in (*research.citations[:_CITATIONS], *lessons)
     )
 
 

@@ -4,7 +4,7 @@ filled, so that the two cannot differ."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 
 from cudaops.cuda.architectures import ARCHITECTURES, Architecture
@@ -19,24 +19,25 @@ DEVICE_TABLE = "cudaops' table of devices; each row's own source ends its passag
 
 
 def house_notes() -> list[Note]:
-    """Devices, limits of their SMs, verdict rules, transformations before and after, launch plans.
+    """Devices, limits of their SMs, verdict rules, transformations before and after, their measured
+    gains, launch plans.
 
     A section each, since of a note few passages are cited.
     """
-    capabilities = " ".join(each.sm_arch for each in ARCHITECTURES.values())
     return [
         _note("devices", "Devices", DEVICE_TABLE, map(_device, DEVICES.values()))._replace(
             source="notes"  # no other note says it
         ),
         _note(
             "architectures", "Limits of an SM by architecture", "cudaops/cuda/architectures.py",
-            map(_architecture, ARCHITECTURES.values()), capabilities,
+            map(_architecture, ARCHITECTURES.values()),
         ),
         _note("rules", "Verdict rules", "cudaops/cuda/rules.py", map(_rules, SUBTYPES)),
         _note(
             "transformations", "Transformations", "docs/transformations.md",
             [_TITLED.sub(r"## Transformation \1: \2, code before and after", _page(_PAGE))],
         ),
+        _note("gains", "Measured gains", "benchmarks/results of the repository", _gains()),
         _note("launch-plans", "Launch plans", "docs/launch-plans.md", [_page("launch-plans")]),
     ]  # fmt: skip
 
@@ -51,15 +52,37 @@ def _page(name: str) -> str:
     return files("cudaops.rag").joinpath("pages", f"{name}.md").read_text("utf-8")
 
 
-def _note(name: str, title: str, source: str, sections: Iterable[str], *tags: str) -> Note:
+GAINS = 12
+"""Rewrites named for a transformation, the best first: as many as a passage holds."""
+
+
+def _gains() -> Iterator[str]:
+    """What each transformation gained in the accepted rewrites that were measured on a GPU."""
+    table = files("cudaops.rag").joinpath("corpus", "gains.tsv").read_text("utf-8")
+    rows = [line.split("\t") for line in table.splitlines() if not line.startswith("#")]
+    rows.sort(key=lambda row: -float(row[2]))
+    for name in sorted({each for by, *_ in rows for each in by.split(", ")}):
+        using = [row for row in rows if name in row[0].split(", ")]
+        said = "\n".join(
+            f"- {program}: {speedup}x, {gpu}, {folder[:10]}, by {by}"
+            for by, program, speedup, gpu, folder in using[:GAINS]
+        )
+        yield (
+            f"## Measured gains of {name}: speedup, on what, on which GPU\n"
+            f"{len(using)} accepted rewrites used it, most of them with others. Speedup over the "
+            f"author's kernel by measured times:\n{said}\n"
+        )
+
+
+def _note(name: str, title: str, source: str, sections: Iterable[str]) -> Note:
     body = "\n".join(sections)
-    return Note(name, BUILTIN, "reference", title, (), tags, (source,), body, "house")
+    return Note(name, BUILTIN, "reference", title, (), (), (source,), body, "house")
 
 
 def _device(device: Device) -> str:
     """The limits of its SMs are its architecture's."""
     return (
-        f"## {device.name}: number of SMs, clock, bandwidth\n"
+        f"## {device.name}: number of multiprocessors (SMs), clock, bandwidth\n"
         f"{device.full_name}, compute capability {device.capability}: "
         f"{device.sm_count} SMs at {device.sm_clock_mhz:.0f} MHz ({device.sm_clock_kind}), "
         f"{device.memory_gb:g} GB at {device.dram_bandwidth_gb_s:.0f} GB/s, "

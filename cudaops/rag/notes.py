@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
+import tomllib
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import NamedTuple
 
@@ -18,7 +20,7 @@ CHUNK_CHARACTERS = 1400
 CHUNK_LIMIT = 2800
 """No chunk is longer; a paragraph beyond it is cut at a line."""
 
-CHUNKING = 3
+CHUNKING = 4
 """Raised when cutting or the embedded text changes, so that stored notes are cut again."""
 
 KINDS = ("bottleneck", "technique", "reference", "document")
@@ -54,6 +56,8 @@ class Chunk(NamedTuple):
     heading: str
     """Heading it stands under; the title before the first."""
     body: str
+    asked: str = ""
+    """What people ask that it answers, in their words: found by, never shown."""
 
 
 class Note(NamedTuple):
@@ -73,6 +77,8 @@ class Note(NamedTuple):
     """Without front matter."""
     source: str = "notes"
     """Key of SOURCE_WEIGHTS."""
+    asked: Mapping[str, str] = {}
+    """By heading, what people ask that the section answers; a question a line."""
 
     @property
     def weight(self) -> float:
@@ -94,7 +100,7 @@ class Note(NamedTuple):
     def chunks(self) -> list[Chunk]:
         """The body in order, cut at headings, then at blank lines outside code."""
         return [
-            Chunk(heading, piece)
+            Chunk(heading, piece, self.asked.get(heading, ""))
             for heading, section in _sections(self.title, self.body)
             for piece in _pieces(section)
         ]
@@ -224,7 +230,9 @@ def builtin_notes() -> list[Note]:
     """The notes that travel with cudaops, by id. Raises InputError for a malformed one."""
     corpus = files("cudaops.rag").joinpath("corpus")
     pages = sorted((p for p in corpus.iterdir() if p.name.endswith(".md")), key=lambda p: p.name)
-    return [parse_note(p.read_text("utf-8"), origin=BUILTIN, name=p.name) for p in pages]
+    notes = [parse_note(p.read_text("utf-8"), origin=BUILTIN, name=p.name) for p in pages]
+    asked = tomllib.loads(corpus.joinpath("asked.toml").read_text("utf-8"))
+    return [note._replace(asked=asked.get(note.id, {})) for note in notes]
 
 
 def digest(notes: list[Note]) -> str:

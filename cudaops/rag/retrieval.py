@@ -62,8 +62,8 @@ PAGE_BOOST = 0.05
 class Weights(NamedTuple):
     """Shares of the two rankings in the score. A ranking without a share finds nothing either."""
 
-    words: float = 0.75
-    vectors: float = 0.25
+    words: float = 0.65
+    vectors: float = 0.35
     floor: bool = True
     """False: whatever is best is found."""
 
@@ -513,8 +513,9 @@ def _statement(
 SLOTS = 8
 """Words of a statement are a multiple of this, so that few statements are planned."""
 
-PART_WEIGHTS = [0.2, 0.2, 0.6, 1.0]
-"""ts_rank's weights of a word in the body, unused, in the note's title or tags, in the heading."""
+PART_WEIGHTS = [0.2, 0.8, 0.6, 1.0]
+"""ts_rank's weights of a word in the body, in what people ask, in the note's title or tags, in the
+heading."""
 
 
 def clean(query: str) -> str:

@@ -33,10 +33,12 @@ CREATE TABLE IF NOT EXISTS chunks (
     position integer NOT NULL,
     heading text NOT NULL,
     body text NOT NULL,
+    asked text NOT NULL DEFAULT '',     -- what people ask that it answers, for the searches
     subject text NOT NULL,              -- title, subtypes and tags of the note, for the text search
     terms tsvector NOT NULL GENERATED ALWAYS AS (
         setweight(to_tsvector('english', plain(heading)), 'A')
         || setweight(to_tsvector('english', plain(subject)), 'B')
+        || setweight(to_tsvector('english', plain(asked)), 'C')
         || setweight(to_tsvector('english', plain(body)), 'D')
     ) STORED,
     UNIQUE (note, position)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +21,7 @@ from cudaops.rag.server import CONNECT_TIMEOUT_S, Database, first_line
 
 SCHEMA = "cudaops_knowledge"
 
-SCHEMA_VERSION = 4
+SCHEMA_VERSION = 5
 """Raised with every change of schema.sql; `_upgrade` brings an older one up to it."""
 
 INDEXED_FROM = 10_000
@@ -286,7 +287,14 @@ def _upgrade(connection: psycopg.Connection[Any]) -> None:
         if found == 1:
             _upgrade_from_1(cursor)
         else:
-            cursor.execute(files("cudaops.rag").joinpath("schema.sql").read_bytes())
+            schema = files("cudaops.rag").joinpath("schema.sql").read_text("utf-8")
+            terms = re.findall(r"terms tsvector.*? STORED", schema, re.DOTALL)[0]
+            cursor.execute(
+                "ALTER TABLE chunks DROP COLUMN IF EXISTS terms,"  # with its index
+                " ADD COLUMN IF NOT EXISTS asked text NOT NULL DEFAULT ''"
+            )
+            cursor.execute(f"ALTER TABLE chunks ADD COLUMN {terms}".encode())
+            cursor.execute(schema.encode())
             cursor.execute(
                 "ALTER TABLE words ADD COLUMN IF NOT EXISTS house integer NOT NULL DEFAULT 0"
             )
@@ -378,11 +386,10 @@ def _embedded_ahead(cut: Sequence[_Cut], embedder: Embedder) -> Iterator[_Batch]
     """Batches of `BATCH_CHUNKS`; the next one is embedded while the caller writes one."""
 
     def embedded(batch: list[_Cut]) -> _Batch:
-        texts = [_embedded_text(note.subject, chunk) for note, chunks in batch for chunk in chunks]
         return _Batch(
             [note for note, _ in batch],
             [chunks for _, chunks in batch],
-            embedder.embed_passages(texts),
+            _vectors(embedder, [(note.subject, each) for note, chunks in batch for each in chunks]),
         )
 
     with ThreadPoolExecutor(max_workers=1) as ahead:
@@ -409,9 +416,16 @@ def _batches(cut: Sequence[_Cut]) -> Iterator[list[_Cut]]:
         yield batch
 
 
-def _embedded_text(subject: str, chunk: Chunk) -> str:
-    """What the note is about goes along."""
-    return f"{subject}. {chunk.heading}.\n{chunk.body}"
+def _vectors(embedder: Embedder, chunks: Sequence[tuple[str, Chunk]]) -> list[list[float]]:
+    """Of chunks with what their note is about; half of it what people ask, where that is known."""
+    vectors = embedder.embed_passages(
+        [f"{subject}. {c.heading}.\n{c.body}" for subject, c in chunks]
+    )
+    asked = [i for i, (_, chunk) in enumerate(chunks) if chunk.asked]
+    of_asked = embedder.embed_passages([chunks[i][1].asked for i in asked])
+    for i, vector in zip(asked, of_asked, strict=True):
+        vectors[i] = [(x + y) / 2 for x, y in zip(vectors[i], vector, strict=True)]
+    return vectors
 
 
 def _write(cursor: psycopg.Cursor[Any], table: sql.Identifier, batch: _Batch) -> int:
@@ -436,12 +450,12 @@ def _write(cursor: psycopg.Cursor[Any], table: sql.Identifier, batch: _Batch) ->
     )
     ids = [each for (each,) in cursor.fetchall()]
     free = iter(ids)
-    with cursor.copy("COPY chunks (id, note, position, heading, body, subject) FROM STDIN") as copy:
+    with cursor.copy(
+        "COPY chunks (id, note, position, heading, body, asked, subject) FROM STDIN"
+    ) as copy:
         for note, chunks in zip(batch.notes, batch.chunks, strict=True):
             for position, chunk in enumerate(chunks):
-                copy.write_row(
-                    (next(free), note.id, position, chunk.heading, chunk.body, note.subject)
-                )
+                copy.write_row((next(free), note.id, position, *chunk, note.subject))
     _copy_vectors(cursor, table, ids, batch.vectors)
     _count(cursor, written, 1)
     return len(ids)
@@ -522,13 +536,11 @@ def _embed_missing(cursor: psycopg.Cursor[Any], table: sql.Identifier, embedder:
     """Embed the chunks that have no vector of this model; what the note is about goes along."""
     cursor.execute(
         sql.SQL(
-            "SELECT c.id, c.subject, c.heading, c.body FROM chunks c"
+            "SELECT c.id, c.subject, c.heading, c.body, c.asked FROM chunks c"
             " WHERE NOT EXISTS (SELECT FROM {} e WHERE e.chunk = c.id) ORDER BY c.id"
         ).format(table)
     )
     missing = cursor.fetchall()
-    vectors = embedder.embed_passages(
-        [_embedded_text(subject, Chunk(heading, body)) for _, subject, heading, body in missing]
-    )
+    vectors = _vectors(embedder, [(subject, Chunk(*rest)) for _, subject, *rest in missing])
     _copy_vectors(cursor, table, [chunk for chunk, *_ in missing], vectors)
     return len(missing)

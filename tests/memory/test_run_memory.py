@@ -9,9 +9,11 @@ import pytest
 
 from cudaops.domain.judgement import Attempt, Gate, Judgement
 from cudaops.domain.memory import MemoryEntry
+from cudaops.domain.run import ResearchFindings
 from cudaops.memory.results import MOST, put_together
 from cudaops.memory.run_memory import MemorySnapshot, RunMemory, entry_again, entry_of
 from cudaops.memory.store import MemoryStore
+from cudaops.prompts.wording import citation_lines
 from tests.memory.made import KEY, entry
 
 
@@ -50,6 +52,32 @@ def test_the_snapshot_stays_while_the_run_writes(tmp_path: Path) -> None:
     assert resumed.snapshot.ranking("l1_load_throughput") == run.snapshot.ranking(
         "l1_load_throughput"
     )
+
+
+def test_the_best_measured_rewrites_of_other_kernels_are_lessons(tmp_path: Path) -> None:
+    memory = MemoryStore(tmp_path)
+    other = KEY.model_copy(update={"structure": "f" * 16, "name": "gemm"})
+    accepted = {"outcome": "accepted", "time_source": "cuda_event"}
+    memory.record(KEY, entry(1, speedup=9.0, **accepted))
+    for number, speedup in enumerate((1.5, 3.0, 2.0), 2):
+        memory.record(other, entry(number, speedup=speedup, **accepted))
+    memory.record(other, entry(5, speedup=8.0, outcome="accepted"))  # modelled
+    memory.record(other, entry(6, speedup=7.0, **accepted))
+    memory.record(other, entry(6, date="2026-11-21T08:00:00Z", gate="repeat", **rejected()))
+
+    snapshot = RunMemory(tmp_path, KEY).snapshot
+    lessons = snapshot.lessons_on("l1_load_throughput")
+    assert [each.note for each in lessons] == ["memory/gemm"] * 2
+    assert [each.text for each in lessons] == [
+        "tiling, 3.00x on sm_86: lesson 3", "tiling, 2.00x on sm_86: lesson 4"
+    ]  # fmt: skip
+    assert snapshot.lessons_on("dram_bandwidth") == ()
+    lines = citation_lines(ResearchFindings(query="q", summary="s", citations=lessons))
+    assert all("lesson" in line for line in lines)
+
+
+def rejected() -> dict[str, Any]:
+    return {"outcome": "rejected", "time_source": "cuda_event"}
 
 
 def test_patterns_of_this_class_of_device_come_first(tmp_path: Path) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from importlib.resources import files
+from pathlib import Path
 
 import pytest
 
+from benchmarks.knowledge import questions
 from cudaops.cuda.architectures import ARCHITECTURES
 from cudaops.cuda.devices import DEVICES
 from cudaops.cuda.metrics import METRICS
@@ -15,6 +19,8 @@ from cudaops.rag.knowledge import Knowledge
 from cudaops.rag.notes import CHUNK_LIMIT, Note, builtin_notes
 
 NOTES = builtin_notes()
+
+ASKED = Path(str(files("cudaops.rag").joinpath("corpus", "asked.toml")))
 
 METRIC = re.compile(
     r"\b(?:sm|smsp|l1tex|lts|dram|gpu|gpc|launch|derived|lrc)__[\w.]*\w|\bmemory_l\d\w+"
@@ -72,6 +78,36 @@ def test_a_reference_answers_a_question_a_section(note: Note) -> None:
     assert len(note.body.splitlines()) <= 90
 
 
+def test_what_people_ask_stands_at_sections_that_exist() -> None:
+    for note in NOTES:
+        assert set(note.asked) <= {chunk.heading for chunk in note.chunks()}, note.id
+    assert sum(len(note.asked) for note in NOTES) >= 150
+    assert set(tomllib.loads(ASKED.read_text("utf-8"))) <= {note.id for note in NOTES}
+
+
+def test_what_people_ask_is_not_what_the_benchmark_asks() -> None:
+    """No line is a question of it, nor all but in a word of ten."""
+    lines = [
+        set(words(line)) for note in NOTES for a in note.asked.values() for line in a.split("\n")
+    ]
+    for question in questions():
+        asked = set(words(question.text))
+        assert not any(len(asked & line) > 0.8 * len(asked | line) for line in lines), question.text
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"\w+", text.lower())
+
+
+def test_gains_name_transformations_and_results_that_exist() -> None:
+    root = Path(__file__).parents[2]
+    known = set(re.findall(r"^## (\w+)$", (root / "docs/transformations.md").read_text(), re.M))
+    for line in ASKED.with_name("gains.tsv").read_text("utf-8").splitlines()[1:]:
+        by, _, _, gpu, folder = line.split("\t")
+        assert set(by.split(", ")) <= known
+        assert gpu in (root / "benchmarks/results" / folder / "README.md").read_text()
+
+
 def test_limits_of_an_sm_are_those_of_the_device_table() -> None:
     (note,) = (note for note in NOTES if note.id == "sm-limits")
     warps, _, shared, rates = (chunk.body for chunk in note.chunks())
@@ -117,6 +153,7 @@ def test_every_device_is_a_passage_with_its_numbers_and_source() -> None:
         ("dram_bandwidth threshold", "rules", ">= 80"),
         ("@tune, @scratch and @requires directives", "launch-plans", "@scratch"),
         ("how many SMs does an L4 have", "devices", "58 SMs"),
+        ("measured gain of atomics_private on bincount", "gains", "bincount: 43.8x, H100"),
     ],
 )
 def test_what_the_house_knows_is_found(

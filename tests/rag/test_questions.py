@@ -25,12 +25,18 @@ def test_a_verdict_brings_remedy_then_why_then_cost(
     assert in_order(question, got)
 
 
-@pytest.mark.parametrize(("part", "gain"), list(zip(PARTS, (0.85, 0.85, 0.75), strict=True)))
-def test_sections_that_answer_are_found(knowledge: Knowledge, part: str, gain: float) -> None:
+LEAST = ((0.9, 0.85), (0.9, 0.85), (0.9, 0.75), (0.85, 0.8), (0.8, 0.7))
+"""recall@5 and nDCG@10 of each part."""
+
+
+@pytest.mark.parametrize(("part", "least"), list(zip(PARTS, LEAST, strict=True)))
+def test_sections_that_answer_are_found(
+    knowledge: Knowledge, part: str, least: tuple[float, float]
+) -> None:
     asked = [q for q in ASKED if q.answers and q.part == part]
     got = {q: found(knowledge, q) for q in asked}
-    assert statistics.fmean(recall(q, got[q]) for q in asked) >= 0.9
-    assert statistics.fmean(ndcg(q, got[q]) for q in asked) >= gain
+    assert statistics.fmean(recall(q, got[q]) for q in asked) >= least[0]
+    assert statistics.fmean(ndcg(q, got[q]) for q in asked) >= least[1]
 
 
 @pytest.mark.parametrize(

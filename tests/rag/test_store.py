@@ -268,8 +268,8 @@ def test_a_knowledge_base_of_schema_version_1_is_brought_up_to_date(database_url
         knowledge.close()
 
 
-@pytest.mark.parametrize("version", ["2", "3"])
-def test_a_knowledge_base_of_schema_version_2_or_3_is_brought_up_to_date(
+@pytest.mark.parametrize("version", ["2", "3", "4"])
+def test_a_knowledge_base_of_schema_version_2_to_4_is_brought_up_to_date(
     store: Store, database_url: str, version: str
 ) -> None:
     store.sync("builtin", [ONE, TWO], CountingEmbedder())
@@ -281,6 +281,7 @@ def test_a_knowledge_base_of_schema_version_2_or_3_is_brought_up_to_date(
         cursor.execute("ALTER TABLE words DROP COLUMN house")
         cursor.execute("DELETE FROM facts WHERE name = 'chunks'")
         cursor.execute("DROP INDEX notes_of_house, notes_on_subtypes")
+        cursor.execute("ALTER TABLE chunks DROP COLUMN terms, DROP COLUMN asked")
     Store(Database(database_url)).close()
     assert (store.fact("chunks"), store.fact("house")) == ("3", "3")
     with store.transaction() as cursor:
