@@ -17,9 +17,9 @@ from cudaops.errors import InputError, ModelUnavailable, PrerequisiteError
 from cudaops.graph.model_setup import CALLS, access_of, open_caller
 from cudaops.models.caller import ModelCaller
 from cudaops.models.journal import Journal
-from cudaops.prompts.answers import MAX_ANSWER, answer_text, title_and_why
+from cudaops.prompts.answers import MAX_ANSWER, title_and_why
 from cudaops.prompts.prompt import render
-from cudaops.prompts.text import fenced_blocks
+from cudaops.prompts.text import answer_text, fenced_blocks
 from cudaops.settings import Settings
 from cudaops.triton.bench import TritonBench
 from cudaops.triton.hygiene import why_refused

@@ -37,6 +37,7 @@ from cudaops.graph.folder import iteration_folder, run_folder, run_id_of, write_
 from cudaops.graph.model_setup import check_model
 from cudaops.graph.record import timing_summary, with_summary
 from cudaops.graph.services import confine
+from cudaops.graph.triton_certificate import write_triton_certificate
 from cudaops.graph.triton_model import Tried, Unusable, Written, open_writer
 from cudaops.problem.reference import find_interpreter
 from cudaops.program.patch import file_patch
@@ -53,7 +54,6 @@ NO_TIMES = (
     "`cudaops verify` compares the results of a rewrite here"
 )
 NOTHING_FASTER = "no other values of the meta-parameters are faster than the author's"
-NO_CERTIFICATE = "Triton kernels get no certificate"
 INTERPRETED = "compared in Triton's interpreter on cpu: no times"
 TRIALS = 3
 """Times `--max-trials`: configurations that the tuner measures."""
@@ -81,6 +81,8 @@ class _Open(NamedTuple):
     started: float
     intake_s: float
     events: EventLog
+    seed: int
+    """Of the drawn inputs."""
 
 
 def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunRecord:
@@ -90,7 +92,8 @@ def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunReco
         raise InputError(NO_TIMES)
     check_model(options, settings)
     with _opened(options, on_event, settings) as run:
-        notices, use = [NO_CERTIFICATE], None
+        notices: list[str] = []
+        use = None
         judged: list[Judged] = []
         if asks:
             use, said = _written(run, settings, judged)
@@ -201,7 +204,7 @@ def verify_files(
             path.write_text(text, encoding="utf-8")
             candidate = TritonCandidate(rewrite.name, path, more, program)
             judged = [_judge(run, 1, candidate, _submitted(text))]
-        notices = [NO_CERTIFICATE]
+        notices: list[str] = []
         if not run.bench.host.on_gpu:
             notices.append(INTERPRETED)
         return _finish(run, judged, [], notices, settings)
@@ -294,7 +297,7 @@ def _opened(
             events.emit("intake", "intake", "notice", text)
         seconds = time.monotonic() - started
         try:
-            yield _Open(options, bench, script, started, seconds, events)
+            yield _Open(options, bench, script, started, seconds, events, seed)
         finally:
             remove(work)
 
@@ -461,6 +464,14 @@ def _finish(
         tools={"torch": bench.captures[0].torch, "triton": bench.captures[0].triton},
     )
     record = with_summary(record, settings.gpu_price)
+    if kept is not None:
+        key, certified = settings.signing_key, kept[2]
+        unsigned = write_triton_certificate(
+            folder, record, bench, kept[1], certified, run.seed, key
+        )
+        if unsigned is not None:
+            notice = f"the certificate is not signed: {unsigned}"
+            record = record.model_copy(update={"notices": (*record.notices, notice)})
     write_whole(folder / "report.md", markdown.run_report(record))
     write_whole(folder / "run.json", record.model_dump_json(indent=2) + "\n")
     return record

@@ -63,9 +63,10 @@ def _confirmer() -> Callable[..., Awaitable[Response]]:
         if job.status not in ENDED:
             raise Refused("not-ended", "ask again when the job has ended")
         asked = await service.store.request(id)
-        if asked is None or not isinstance(job.result, RunRecord) or job.result.best is None:
+        record = job.result if isinstance(job.result, RunRecord) else None
+        if asked is None or record is None or record.best is None or record.program is None:
             raise Refused("not-found", "this job kept no rewrite that could be judged again")
-        again = again_of(asked, job.result.program.kernel, job.result.best)
+        again = again_of(asked, record.program.kernel, record.best)
         with submitting():
             new, created = await service.store.submit(
                 "verify", again, identity.name, idempotency_key, trace=tracing.current()

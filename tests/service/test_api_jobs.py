@@ -267,6 +267,7 @@ def test_a_report_is_there_for_a_finished_run_record(conninfo: str) -> None:
 def test_what_a_job_kept_is_judged_again_as_a_new_job(api: Api) -> None:
     record = RunRecord.model_validate_json(RECORDED.read_text("utf-8"))
     assert record.best is not None
+    assert record.program is not None
     id = api.submit("optimize", seed=7, min_speedup=1.5, filename="k.cu", max_iterations=2)
     refused(api.http.post(f"/jobs/{id}/confirm"), 409)
     api.work(id, result=record)

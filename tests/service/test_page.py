@@ -283,8 +283,8 @@ def test_what_came_of_a_smaller_job_is_read(
 
 
 def test_what_a_job_kept_is_judged_again(address: str, open_page: OpenPage) -> None:
-    body = EXAMPLES["verify"]["rewrite"]["value"]
-    answer = httpx.post(f"{address}/verify", json=body)
+    body = EXAMPLES["optimize"]["recipes"]["value"]
+    answer = httpx.post(f"{address}/optimize", json=body)
     first = str(answer.json()["id"])
     opened = open_page(f"{address}/#/jobs/{first}")
     ended(opened.page)
