@@ -282,6 +282,7 @@ def test_what_came_of_a_smaller_job_is_read(
     assert unexpected(opened) == []
 
 
+@pytest.mark.timeout(900)
 def test_what_a_job_kept_is_judged_again(address: str, open_page: OpenPage) -> None:
     body = EXAMPLES["optimize"]["recipes"]["value"]
     answer = httpx.post(f"{address}/optimize", json=body)
