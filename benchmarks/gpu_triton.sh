@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Triton kernels on a GPU: the five examples (examples/triton) through `cudaops run`, then two right and four
-# wrong rewrites (examples/triton/rewrites) through `cudaops verify`, and each best.py as a whole program.
-# One call under 150 s on one GPU; writes triton.txt (a table), a log of each (NAME.txt), best.patch of each run
+# wrong rewrites (examples/triton/rewrites) through `cudaops verify`, a run with a scripted model (model_vector_add:
+# a wrong rewrite, then a right one), each best.py as a whole program, and each certificate by `cudaops certify check`.
+# One call under 220 s on one GPU; writes triton.txt (a table), a log of each (NAME.txt), best.patch of each run
 # (NAME.patch) and runs.tar.xz into $OUT.
 #
 # Needs .gpu/site.tar.xz (gpu_pack.sh) and a python3 with torch and Triton. Run it in the repository's root.
-# JOBS=4 at once: measurements are one at a time by the GPU's lock. EACH=110 seconds for one of them; STOP=135
+# JOBS=4 at once: measurements are one at a time by the GPU's lock. EACH=110 seconds for one of them; STOP=190
 # seconds after which none goes on. ONLY="matmul right_vector_add" does these; TRIALS=6 times three configurations.
 set -u
 S=$SECONDS
@@ -15,8 +16,8 @@ mkdir -p "$OUT" /tmp/runs
 printf '#!/bin/sh\n' > /dev/shm/may && chmod +x /dev/shm/may && /dev/shm/may && export TMPDIR=/dev/shm
 export PYTHONPATH=/tmp/site:$PWD PATH=/tmp/site/bin:$PATH CUDAOPS_CACHE=/tmp/cache CUDAOPS_MEMORY=off
 python=$(command -v python3)
-jobs=${JOBS:-4} each=${EACH:-110} stop=${STOP:-135} trials=${TRIALS:-6}
-names=(matmul layer_norm vector_add right_vector_add row_softmax column_sum right_layer_norm
+jobs=${JOBS:-4} each=${EACH:-110} stop=${STOP:-190} trials=${TRIALS:-6}
+names=(matmul layer_norm vector_add model_vector_add right_vector_add row_softmax column_sum right_layer_norm
     wrong_mask_vector_add wrong_inputs_vector_add wrong_precision_matmul wrong_host_vector_add)
 read -ra all <<< "${ONLY:-${names[*]}}"
 
@@ -25,7 +26,10 @@ one() {  # NAME: a run of an example, or a verify of a rewrite
     ((seconds < each)) || seconds=$each
     if ((seconds < 15)); then echo "not started: no time left" > "$OUT/$name.txt"; return; fi
     common=(--executor cuda --python "$python" --timeout 60 --out "/tmp/runs/$name")
-    if [ -f "examples/triton/$name.py" ]; then
+    if [ "$name" = model_vector_add ]; then
+        timeout -k 5 "$seconds" "$python" -m cudaops run examples/triton/vector_add.py "${common[@]}" \
+            --model scripted:examples/scripts/triton_vector_add.json --max-iterations 2 > "$OUT/$name.txt" 2>&1
+    elif [ -f "examples/triton/$name.py" ]; then
         timeout -k 5 "$seconds" "$python" -m cudaops run "examples/triton/$name.py" "${common[@]}" \
             --max-trials "$trials" --max-iterations 2 > "$OUT/$name.txt" 2>&1
     else
@@ -73,6 +77,8 @@ wait
     for name in "${all[@]}"; do
         [ -f "/tmp/runs/$name/best.py" ] || continue
         cp "/tmp/runs/$name/best.patch" "$OUT/$name.patch"
+        echo "$name certificate: $(timeout 30 "$python" -m cudaops certify check "/tmp/runs/$name" 2>&1 |
+            grep -E "^(judgement|signature|best.py|cudaops)" | tr '\n' ' ')"
         ((SECONDS - S < stop + 5)) && echo "$name best.py: $(timeout 30 "$python" "/tmp/runs/$name/best.py" 2>&1 | tail -1)"
     done
 } > "$OUT/triton.txt" 2>&1

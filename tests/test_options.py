@@ -86,6 +86,7 @@ EXCEPTIONS: dict[tuple[str, str], str] = {
     ("mcp", "allow_precision"): WRITES,
     ("mcp", "allow_libraries"): WRITES,
     ("mcp", "allow_ptx"): WRITES,
+    ("mcp", "allow_reassociation"): WRITES,
     ("mcp", "review"): "the host is who asks its user",
     ("mcp", "trust_source"): LOCAL,
     ("mcp", "clock_control"): LOCAL,
@@ -236,6 +237,7 @@ def test_every_option_reaches_the_run_and_comes_back(
         "beam_width": 7, "beam_rounds": 8, "max_iterations": 9, "max_cost_usd": 1.5,
         "max_tokens": 77, "max_trials": 6, "budget_minutes": 3.5, "min_speedup": 1.5, "seed": 5,
         "allow_precision": "tf32", "allow_libraries": True, "allow_ptx": True,
+        "allow_reassociation": True,
         "clock_control": "base", "every_metric": True, "trust_source": True, "use_memory": False,
         "digest": True,
     }  # fmt: skip

@@ -30,12 +30,14 @@ def propose_next(
     verdict: Verdict,
     attempts: Sequence[Attempt],
     favour: Favour | None = None,
+    *,
+    allow_reassociation: bool = False,
 ) -> Rewrite | None:
     """The best proposal for this verdict; None where every pattern is exhausted or none applies.
 
     `attempts` is the anti-context: what was tried is never proposed again. Once something was
     kept, only what relieves the new verdict is worth trying: the rest lost to it already.
-    `favour`: what earlier runs' memory says.
+    `favour`: what earlier runs' memory says. `allow_reassociation`: as in the policy.
     """
     proposals = propose(
         subject.program,
@@ -45,6 +47,7 @@ def propose_next(
         {attempt.source_id for attempt in attempts},
         relieving_only=any(attempt.judgement.outcome != "rejected" for attempt in attempts),
         favour=favour,
+        allow_reassociation=allow_reassociation,
     )
     return next(iter(proposals), None)
 

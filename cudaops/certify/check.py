@@ -93,7 +93,8 @@ def _judgement(certificate: Certificate) -> CheckItem:
     found = contradictions(certificate)
     if not found:
         gates = len(certificate.judgement.gates)
-        text = f"{certificate.outcome}, as follows from its {gates} gates and its samples"
+        kind = "gates for Triton" if certificate.language == "triton" else "gates"
+        text = f"{certificate.outcome}, as follows from its {gates} {kind} and its samples"
         return CheckItem("judgement", "ok", text)
     text = "; ".join(found)
     if certificate.cudaops_version != __version__:

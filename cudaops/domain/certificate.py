@@ -18,7 +18,7 @@ from pydantic import field_validator
 
 from cudaops.domain.base import Dim3, Record
 from cudaops.domain.execution import CLOCKS_BESIDE, TimeSource
-from cudaops.domain.judge import MEASURABLE_SPEEDUP, judge
+from cudaops.domain.judge import MEASURABLE_SPEEDUP, TRITON_REQUIRED_MEASURED, judge
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy, Qualification
 from cudaops.domain.options import ExecutorName, ProgramRun
 from cudaops.domain.workload import Element, Role, RunRole
@@ -182,6 +182,8 @@ class Certificate(Record):
     date: str
     """UTC, ISO 8601: when the run began."""
     cudaops_version: str
+    language: Literal["cuda", "triton"] = "cuda"
+    """What the kernel is written in: other gates are required of Triton."""
     outcome: Literal["accepted", "provisional"]
     executor: ExecutorName
     time_source: TimeSource
@@ -261,6 +263,7 @@ def judged_again(certificate: Certificate) -> Judgement:
         fresh=certificate.fresh,
         judged_before=certificate.judged_before,
         isolation=certificate.judgement.isolation,
+        required=TRITON_REQUIRED_MEASURED if certificate.language == "triton" else None,
     )
 
 

@@ -106,6 +106,18 @@ REQUIRED_MEASURED_GATES: tuple[GateName, ...] = (
 """Of what was measured on a GPU: what the timed launches wrote, a second clock and the author's
 whole program must agree too."""
 
+TRITON_REQUIRED: tuple[GateName, ...] = (
+    "hygiene", "compile", "checker", "correctness_captured", "correctness_exact",
+    "correctness_perturbed", "repeat", "unchanged_inputs", "correctness_domain", "isolation",
+)  # fmt: skip
+TRITON_REQUIRED_MEASURED: tuple[GateName, ...] = (
+    *TRITON_REQUIRED,
+    "timed_outputs",
+    "clocks",
+    "whole_program",
+)
+"""Of a Triton kernel, which is neither preprocessed nor an object of nvcc's."""
+
 MIN_MEASURED_SAMPLES = 10
 """Fewer pairs give no interval worth the name; a measured time then cannot be accepted."""
 

@@ -141,9 +141,29 @@ class WorkloadTime(Record):
 
 
 TechniqueVerdict = Literal["effective", "ineffective", "absent", "not_separable"]
-"""effective: slower without it. ineffective: as fast without it, or faster. absent: switching it
-off changes nothing in the machine code, so it is not really there. not_separable: without it the
-rewrite does not compile, is wrong or could not be timed."""
+"""effective: slower without it. ineffective: as fast without it, or faster. absent: not really
+there: switching it off changes nothing in the machine code, or that holds none of the instructions
+by which the technique is known. not_separable: without it the rewrite does not compile, is wrong or
+could not be timed."""
+
+
+class TechniqueSignature(Record):
+    """The instructions by which a technique is known, counted in SASS, each once however often it
+    is executed."""
+
+    name: str
+    """`executors.cuda.signatures`: `128-bit accesses`."""
+    author: int
+    """In the author's kernel."""
+    rewrite: int
+    without: int | None = None
+    """In the rewrite with the technique switched off; None where that has no machine code."""
+
+    @property
+    def line(self) -> str:
+        """`128-bit accesses in SASS: author 0, rewrite 12, without it 0`."""
+        off = "" if self.without is None else f", without it {self.without}"
+        return f"{self.name} in SASS: author {self.author}, rewrite {self.rewrite}{off}"
 
 
 class Technique(Record):
@@ -158,13 +178,16 @@ class Technique(Record):
     """Time without it over time with it, on the most expensive workload; None: not timed."""
     detail: str = ""
     """Why it could not be separated."""
+    signature: TechniqueSignature | None = None
+    """None where its name and comment name no known instructions, or there is no SASS."""
 
     @property
     def line(self) -> str:
-        """`float4_loads: effective, 1.32x`."""
+        """`float4_loads: effective, 1.32x (128-bit accesses in SASS: author 0, rewrite 12)`."""
         told = "" if self.factor is None else f", {self.factor:.2f}x"
-        why = f" ({self.detail})" if self.detail else ""
-        return f"{self.name}: {self.verdict.replace('_', ' ')}{told}{why}"
+        seen = self.signature.line if self.signature else ""
+        why = "; ".join(text for text in (self.detail, seen) if text)
+        return f"{self.name}: {self.verdict.replace('_', ' ')}{told}{f' ({why})' if why else ''}"
 
 
 class Attempt(Record):

@@ -263,6 +263,9 @@ class JudgeOptions(BarOptions):
     nvcc that `-I` and `--expt-relaxed-constexpr`."""
     allow_ptx: Annotated[bool, Flag("--allow-ptx")] = False
     """Candidates may hold inline PTX that computes, loads or stores."""
+    allow_reassociation: Annotated[bool, Flag("--allow-reassociation")] = False
+    """Offer recipes that compute another formula, equal but for rounding (Winograd's convolution).
+    The gates bound the rounding error as for any candidate."""
 
 
 class OptimizerOptions(Record):

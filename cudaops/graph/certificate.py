@@ -136,7 +136,7 @@ def build_certificate(
         device=bench.executor.device,
         sm_arch=bench.sm_arch,
         driver=tools.get("driver"),
-        sm_clock_mhz=_clocks((*evaluation.comparisons, *evaluation.fresh)),
+        sm_clock_mhz=clocks_of((*evaluation.comparisons, *evaluation.fresh)),
         tools=tools,
         program=_program(bench),
         candidate=CandidateIdentity(
@@ -152,7 +152,7 @@ def build_certificate(
         builds=builds,
         workloads=tuple(_workload(w) for w in bench.workloads_of(rewrite)),
         policy=run.policy,
-        bar=_bar(judgement, run.policy),
+        bar=bar_of(judgement, run.policy),
         timeout_seconds=bench.timeout_s,
         seed=bench.seed,
         judgement=judgement,
@@ -192,7 +192,7 @@ def _anchors(bench: Workbench) -> tuple[Anchor, ...]:
     return tuple(found)
 
 
-def _bar(judgement: Judgement, policy: Policy) -> float:
+def bar_of(judgement: Judgement, policy: Policy) -> float:
     """What the speedup was held to, as the gate that judged it says."""
     gate = judgement.gate("speedup")
     assert gate is not None, "this gate is required"
@@ -220,7 +220,8 @@ def without_counts(comparisons: Sequence[Comparison]) -> tuple[Comparison, ...]:
     )
 
 
-def _clocks(comparisons: Sequence[Comparison]) -> tuple[float, float] | None:
+def clocks_of(comparisons: Sequence[Comparison]) -> tuple[float, float] | None:
+    """Lowest and highest SM clock between samples, MHz; None where it is not known."""
     sides = [side.timing for c in comparisons for side in (c.baseline, c.candidate)]
     seen = [mhz for timing in sides if timing is not None for mhz in timing.sm_clock_mhz]
     return (min(seen), max(seen)) if seen else None
@@ -368,6 +369,12 @@ def open_certified(folder: Path, own: str | None) -> Certified:
         raise InputError(f"{path} is a {envelope.format}, not a certificate")
     if envelope.state == "altered":
         raise InputError(f"{path} was altered: {envelope.why}")
+    if certificate.language == "triton":
+        kept = f"{folder}/iterations/{certificate.candidate.iteration:02d}/candidate.py"
+        raise InputError(
+            f"{folder} is a Triton run, which cannot be confirmed; judge it again with "
+            f"`cudaops verify {certificate.program.main} {kept}`"
+        )
     items = check_envelope(envelope, folder)
     unsigned = envelope.state == "unsigned"
     problem = first_problem([i for i in items if not (unsigned and i.name == "signature")])

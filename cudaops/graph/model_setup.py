@@ -90,18 +90,10 @@ def develop(
         return Development(None, None)
     name, access = _named(options.model, options), access_of(settings)
     price = _price(name, access, options, settings)
-    budget = Budget(
-        max_cost_usd=options.max_cost_usd,
-        max_tokens=options.max_tokens,
-        deadline=deadline,
-        price=price,
-    )
     journal = Journal(Path(options.out) / CALLS, access.secrets)
     damaged = tuple(f"{CALLS}/{line}; {_LOST}" for line in journal.damaged)
     try:
-        caller = connect(
-            name, access, budget=budget, journal=journal, backoff=Backoff(announce=say)
-        )
+        caller = open_caller(options, settings, journal, deadline, say)
     except (ModelUnavailable, PrerequisiteError) as error:
         notice = f"no model is used: {error.problem} ({error.remedy}); recipes propose"
         spent = None
@@ -118,6 +110,29 @@ def develop(
         say=say,
     )
     return Development(developer, caller, damaged=damaged)
+
+
+def open_caller(
+    options: RunOptions,
+    settings: Settings,
+    journal: Journal,
+    deadline: float,
+    say: Callable[[str], None],
+) -> ModelCaller:
+    """The model of the options with the run's budget. Opens no connection.
+
+    Raises InputError where its name, script or price is wrong, ModelUnavailable and
+    PrerequisiteError where it cannot be asked at all.
+    """
+    assert options.model is not None
+    name, access = _named(options.model, options), access_of(settings)
+    budget = Budget(
+        max_cost_usd=options.max_cost_usd,
+        max_tokens=options.max_tokens,
+        deadline=deadline,
+        price=_price(name, access, options, settings),
+    )
+    return connect(name, access, budget=budget, journal=journal, backoff=Backoff(announce=say))
 
 
 def _named(model: str, options: RunOptions) -> ModelName:

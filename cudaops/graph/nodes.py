@@ -155,7 +155,10 @@ async def _by_recipe(state: State, context: Context, update: State) -> tuple[Sta
     if end_of_state(state) is not None:
         return await _by_transformations(state, context, update, verdict)
     favour = context.memory.snapshot.ranking(verdict.subtype) if context.memory else None
-    proposal = optimizer.propose_next(subject, verdict, attempts_of(state), favour)
+    proposal = optimizer.propose_next(
+        subject, verdict, attempts_of(state), favour,
+        allow_reassociation=bench.policy.allow_reassociation,
+    )  # fmt: skip
     if proposal is None:
         return await _by_transformations(state, context, update, verdict)
     data = {"title": proposal.title, "proposer": proposal.proposer}
@@ -331,10 +334,13 @@ async def verify(state: State, context: Context) -> tuple[State, str]:
             if t["values"]
         ),
     )
+    unseen = ""
     if judgement.outcome != "rejected" and evaluation.rewrite.proposer.startswith("llm:"):
-        techniques = await attributed(evaluation, context)
+        techniques, unseen = await attributed(evaluation, context)
         attempt = attempt.model_copy(update={"techniques": techniques})
     attempt, learnt = await lesson(state, context, attempt)
+    if unseen:
+        learnt = {**learnt, "notices": [*learnt.get("notices", []), unseen]}
     forgotten = remember(state, context, attempt)
     if forgotten is not None:
         context.events.emit("verify", "verify", "notice", forgotten)

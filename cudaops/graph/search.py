@@ -49,6 +49,7 @@ async def seed(state: State, context: Context) -> tuple[State, str]:
         known_texts(state),
         relieving_only=state.get("incumbent") is not None,
         favour=favour,
+        allow_reassociation=bench.policy.allow_reassociation,
     )
     incumbent = incumbent_of(state)
     kept: State = {}

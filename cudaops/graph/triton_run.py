@@ -18,6 +18,7 @@ from cudaops import __version__
 from cudaops.domain.base import Dim3
 from cudaops.domain.judge import judge, mean_times_us
 from cudaops.domain.judgement import Attempt, Gate, Policy, TunedSetting, WorkloadTime
+from cudaops.domain.model_use import ModelUse
 from cudaops.domain.rewrite import LaunchPlan, Rewrite, Tune
 from cudaops.domain.run import (
     LaunchConfiguration,
@@ -26,15 +27,18 @@ from cudaops.domain.run import (
     RunRecord,
     VerifySummary,
 )
-from cudaops.errors import InputError
+from cudaops.errors import InputError, ModelUnavailable
 from cudaops.executors.cuda.telemetry import whole_gpus
 from cudaops.executors.isolation.level import notices as isolation_notices
 from cudaops.executors.ledger import LEDGER, seconds_by_tool
 from cudaops.executors.untrusted_files import remove
 from cudaops.graph.events import EventLog, OnEvent, judgement_data, utc_now
 from cudaops.graph.folder import iteration_folder, run_folder, run_id_of, write_json, write_whole
+from cudaops.graph.model_setup import check_model
 from cudaops.graph.record import timing_summary, with_summary
 from cudaops.graph.services import confine
+from cudaops.graph.triton_certificate import write_triton_certificate
+from cudaops.graph.triton_model import Tried, Unusable, Written, open_writer
 from cudaops.problem.reference import find_interpreter
 from cudaops.program.patch import file_patch
 from cudaops.reports import markdown
@@ -49,11 +53,25 @@ NO_TIMES = (
     "Triton's interpreter has no times, so nothing can be tuned on cpu: --executor cuda; "
     "`cudaops verify` compares the results of a rewrite here"
 )
-NO_MODEL = "no language model is used for Triton kernels: the tuner proposes"
 NOTHING_FASTER = "no other values of the meta-parameters are faster than the author's"
-NO_CERTIFICATE = "Triton kernels get no certificate"
+INTERPRETED = "compared in Triton's interpreter on cpu: no times"
 TRIALS = 3
 """Times `--max-trials`: configurations that the tuner measures."""
+
+
+Judged = tuple[Rewrite, TritonJudgement]
+
+
+class Proposal(NamedTuple):
+    """A rewrite's text, and whose it is."""
+
+    source: str
+    proposer: str
+    why: str
+
+
+def _submitted(text: str) -> Proposal:
+    return Proposal(text, "user", "submitted to cudaops verify")
 
 
 class _Open(NamedTuple):
@@ -63,28 +81,95 @@ class _Open(NamedTuple):
     started: float
     intake_s: float
     events: EventLog
+    seed: int
+    """Of the drawn inputs."""
 
 
 def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunRecord:
     """Tune the meta-parameters of the most expensive kernel. Raises InputError."""
-    if options.executor != "cuda":
+    asks = options.optimizer == "llm" and options.model is not None
+    if options.executor != "cuda" and not asks:
         raise InputError(NO_TIMES)
+    check_model(options, settings)
     with _opened(options, on_event, settings) as run:
-        notices = [NO_CERTIFICATE, *([NO_MODEL] if options.model else [])]
-        tried = _tuned(run)
-        author = tried[0]
-        better = [t for t in tried[1:] if t["time_us"] is not None
-                  and t["time_us"] < author["time_us"]]  # fmt: skip
-        if not better:
-            notices.append(NOTHING_FASTER)
-        judged: list[tuple[Rewrite, TritonJudgement]] = []
-        for number, setting in enumerate(better[: options.max_iterations], 1):
-            changed = {n: v for n, v in setting["values"].items() if run.bench.values[n] != v}
-            found = _judge(run, number, _retuned(run, changed))
-            judged.append(found)
-            if found[1].judgement.outcome == "accepted":
-                break
-        return _finish(run, judged, tried, notices, settings)
+        notices: list[str] = []
+        use = None
+        judged: list[Judged] = []
+        if asks:
+            use, said = _written(run, settings, judged)
+            notices += said
+        tried: list[dict[str, Any]] = []
+        if not run.bench.host.on_gpu:
+            notices.append(INTERPRETED)
+        elif not _kept(judged):
+            tried = _tuned(run, required=not asks)
+            _judge_settings(run, tried, judged, notices)
+        return _finish(run, judged, tried, notices, settings, use)
+
+
+def _kept(judged: Sequence[Judged]) -> bool:
+    return any(one.judgement.outcome == "accepted" for _, one in judged)
+
+
+def _judge_settings(
+    run: _Open, tried: Sequence[dict[str, Any]], judged: list[Judged], notices: list[str]
+) -> None:
+    """Judge what the tuner measured to be faster, until one is accepted."""
+    better = [t for t in tried[1:] if t["time_us"] is not None
+              and t["time_us"] < tried[0]["time_us"]]  # fmt: skip
+    if not better:
+        notices.append(NOTHING_FASTER)
+    for setting in better[: run.options.max_iterations]:
+        changed = {n: v for n, v in setting["values"].items() if run.bench.values[n] != v}
+        judged.append(_judge(run, len(judged) + 1, _retuned(run, changed)))
+        if _kept(judged):
+            break
+
+
+def _written(
+    run: _Open, settings: Settings, judged: list[Judged]
+) -> tuple[ModelUse | None, list[str]]:
+    """Judge what the model writes, one after another, until one is accepted or, on `cpu`, agrees.
+    What it took, and notices."""
+    options, say = run.options, run.events.announcing("optimizer", "optimizer")
+    minutes = options.budget_minutes
+    deadline = float("inf") if minutes is None else run.started + 60.0 * minutes
+    writer = open_writer(options, settings, deadline, say)
+    if isinstance(writer, str):
+        return None, [writer]
+    tried: list[Tried] = []
+    for number in range(1, options.max_iterations + 1):
+        run.events.emit("optimizer", "optimizer", "started", "the model writes a rewrite")
+        try:
+            found = writer.write(run.bench, tried)
+        except ModelUnavailable as error:
+            notice = f"the model is not asked any more: {error.problem} ({error.remedy})"
+            return writer.use(notice), [notice]
+        if isinstance(found, Unusable):
+            notice = f"the model has no usable rewrite: {found.why}"
+            return writer.use(notice), [notice]
+        run.events.emit("optimizer", "optimizer", "finished", f"{found.title}: {found.why}")
+        candidate, proposal = _candidate_of(run, number, found, writer.proposer)
+        judged.append(_judge(run, number, candidate, proposal))
+        decided = judged[-1][1].judgement
+        tried.append(Tried(found.title, decided.outcome, decided.reason, found.source))
+        agrees = not run.bench.host.on_gpu and all(gate.passed for gate in decided.gates)
+        if _kept(judged) or agrees:
+            break
+    return writer.use(), []
+
+
+def _candidate_of(
+    run: _Open, number: int, found: Written, proposer: str
+) -> tuple[TritonCandidate, Proposal]:
+    bench = run.bench
+    path = bench.folder / f"rewrite_{number}.py"
+    path.write_text(found.source, encoding="utf-8")
+    module = TritonProgram(found.source, path.name)
+    values = values_set(module, bench.kernel)
+    program = spliced(module, bench.program, bench.kernel)
+    candidate = TritonCandidate(found.title, path, values, program)
+    return candidate, Proposal(found.source, proposer, found.why)
 
 
 def verify_files(
@@ -118,10 +203,10 @@ def verify_files(
             path = run.bench.folder / "rewrite.py"
             path.write_text(text, encoding="utf-8")
             candidate = TritonCandidate(rewrite.name, path, more, program)
-            judged = [_judge(run, 1, candidate, text)]
-        notices = [NO_CERTIFICATE]
+            judged = [_judge(run, 1, candidate, _submitted(text))]
+        notices: list[str] = []
         if not run.bench.host.on_gpu:
-            notices.append("compared in Triton's interpreter on cpu: no times")
+            notices.append(INTERPRETED)
         return _finish(run, judged, [], notices, settings)
 
 
@@ -212,17 +297,19 @@ def _opened(
             events.emit("intake", "intake", "notice", text)
         seconds = time.monotonic() - started
         try:
-            yield _Open(options, bench, script, started, seconds, events)
+            yield _Open(options, bench, script, started, seconds, events, seed)
         finally:
             remove(work)
 
 
-def _tuned(run: _Open) -> list[dict[str, Any]]:
+def _tuned(run: _Open, *, required: bool) -> list[dict[str, Any]]:
+    """What the tuner tried, the author's values first. Raises InputError where nothing can be tuned
+    and that is `required`."""
     order = axes(run.bench.program, run.bench.kernel)
     trials = TRIALS * run.options.max_trials
     names = ", ".join(order) or "nothing"
     run.events.emit("optimizer", "optimizer", "started", f"tuning {names}")
-    if not order:
+    if not order and required:
         fixed = "; ".join(f"{n}: {why}" for n, why in run.bench.fixed.items())
         raise InputError(f"{run.bench.kernel.name} has nothing to tune: {fixed}")
     tried = tune(run.bench, order, trials, run.bench.folder / "tune")
@@ -241,25 +328,25 @@ def _retuned(run: _Open, changed: dict[str, int]) -> TritonCandidate:
     return TritonCandidate(title, run.bench.module, changed, text)
 
 
-def _rewrite(bench: TritonBench, candidate: TritonCandidate, text: str) -> Rewrite:
-    by = "user" if text else "tuner"
+def _rewrite(bench: TritonBench, candidate: TritonCandidate, proposal: Proposal | None) -> Rewrite:
+    text = bench.module.read_text("utf-8")
+    shown = proposal or Proposal(text, "tuner", "meta-parameters of the launch")
     names = {**bench.values, **{n: OPTIONS.get(n, 0) for n in candidate.values if n in OPTIONS}}
     plan = LaunchPlan(
         launches=(),
         tune=tuple(Tune(name=n, values=(names.get(n, v),)) for n, v in candidate.values.items()),
     )
-    source = text or bench.module.read_text("utf-8")
-    why = "meta-parameters of the launch" if by == "tuner" else "submitted to cudaops verify"
     return Rewrite(
-        source=source, plan=plan, proposer=by, title=candidate.title, why=why,
-        tuned=candidate.values,
+        source=shown.source, plan=plan, proposer=shown.proposer, title=candidate.title,
+        why=shown.why, tuned=candidate.values,
     )  # fmt: skip
 
 
 def _judge(
-    run: _Open, number: int, candidate: TritonCandidate, text: str = ""
-) -> tuple[Rewrite, TritonJudgement]:
-    rewrite = _rewrite(run.bench, candidate, text)
+    run: _Open, number: int, candidate: TritonCandidate, proposal: Proposal | None = None
+) -> Judged:
+    """Take a candidate through the gates; without a proposal it is the tuner's."""
+    rewrite = _rewrite(run.bench, candidate, proposal)
     run.events.emit("sandbox", "sandbox", "started", f"judging {candidate.title}")
     say = run.events.announcing("sandbox", "sandbox")
     judged = judge_candidate(
@@ -270,15 +357,13 @@ def _judge(
     return rewrite, judged
 
 
-def _refused(
-    run: _Open, module: TritonProgram, problems: Sequence[str]
-) -> tuple[Rewrite, TritonJudgement]:
+def _refused(run: _Open, module: TritonProgram, problems: Sequence[str]) -> Judged:
     gate = Gate(name="hygiene", passed=False, summary="; ".join(problems[:3]),
                 numbers={"refused": float(len(problems))})  # fmt: skip
     run.events.announcing("sandbox", "sandbox")(gate)
     judged = TritonJudgement(judge((gate,), (), Policy()))
     candidate = TritonCandidate(module.name, run.bench.module, {}, run.bench.program.text)
-    rewrite = _rewrite(run.bench, candidate, module.text)
+    rewrite = _rewrite(run.bench, candidate, _submitted(module.text))
     _write(run, 1, rewrite, judged, "")
     return rewrite, judged
 
@@ -331,10 +416,11 @@ def _attempt(
 
 def _finish(
     run: _Open,
-    judged: Sequence[tuple[Rewrite, TritonJudgement]],
+    judged: Sequence[Judged],
     tried: Sequence[dict[str, Any]],
     notices: Sequence[str],
     settings: Settings,
+    use: ModelUse | None = None,
 ) -> RunRecord:
     """Record, report, `best.py` and `best.patch`."""
     options, bench, folder = run.options, run.bench, Path(run.options.out)
@@ -370,6 +456,7 @@ def _finish(
         best=best,
         judgement=None if kept is None else kept[2].judgement,
         attempts=attempts,
+        model=use,
         notices=(*notices, *isolation_notices()),
         seconds_by_stage={"intake": run.intake_s, "sandbox": ended - run.intake_s},
         seconds_by_tool=spent,
@@ -377,12 +464,20 @@ def _finish(
         tools={"torch": bench.captures[0].torch, "triton": bench.captures[0].triton},
     )
     record = with_summary(record, settings.gpu_price)
+    if kept is not None:
+        key, certified = settings.signing_key, kept[2]
+        unsigned = write_triton_certificate(
+            folder, record, bench, kept[1], certified, run.seed, key
+        )
+        if unsigned is not None:
+            notice = f"the certificate is not signed: {unsigned}"
+            record = record.model_copy(update={"notices": (*record.notices, notice)})
     write_whole(folder / "report.md", markdown.run_report(record))
     write_whole(folder / "run.json", record.model_dump_json(indent=2) + "\n")
     return record
 
 
-def _reason(judged: Sequence[tuple[Rewrite, TritonJudgement]], accepted: bool) -> str:
+def _reason(judged: Sequence[Judged], accepted: bool) -> str:
     if not judged:
         return NOTHING_FASTER
     decided = [j.judgement for _, j in judged]
@@ -426,7 +521,7 @@ def _program_summary(bench: TritonBench) -> ProgramSummary:
 def _verify_summary(
     options: RunOptions,
     attempts: Sequence[Attempt],
-    judged: Sequence[tuple[Rewrite, TritonJudgement]],
+    judged: Sequence[Judged],
     kept: int | None,
 ) -> VerifySummary:
     shown = attempts[(kept or len(attempts)) - 1] if attempts else None

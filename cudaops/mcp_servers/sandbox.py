@@ -208,8 +208,9 @@ def _proposals(bench: Workbench, limit: int, relieving_only: bool) -> Proposals:
         raise InputError(profile.placed)
     verdict = diagnose(profile, device(profile.device))
     found = propose(
-        bench.program, bench.kernel, bench.workloads, verdict, relieving_only=relieving_only
-    )
+        bench.program, bench.kernel, bench.workloads, verdict, relieving_only=relieving_only,
+        allow_reassociation=bench.policy.allow_reassociation,
+    )  # fmt: skip
     return Proposals(
         verdict=verdict.summary,
         subtype=verdict.subtype,

@@ -169,7 +169,7 @@ def read_rewrite(
         device=device,
     )):  # fmt: skip
         problem = unusable("host_code", refused[0])
-    return problem or CoderAnswer(block.text, *_title_and_why(answer))
+    return problem or CoderAnswer(block.text, *title_and_why(answer))
 
 
 def _chosen_block(answer: str) -> FencedBlock | Unusable:
@@ -326,7 +326,7 @@ def _libraries(lexed: Lexed, allowed: bool) -> Iterator[tuple[int, str]]:
             yield token.start, f"`{name}`: {reason}"
 
 
-def _title_and_why(answer: str) -> tuple[str, str]:
+def title_and_why(answer: str) -> tuple[str, str]:
     """`TITLE:` and `WHY:`, in whatever markdown they come; empty where there is none."""
     found: dict[str, str] = {}
     for match in _TAG.finditer(answer):

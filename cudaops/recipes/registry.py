@@ -14,6 +14,7 @@ from cudaops.domain.workload import Workload
 from cudaops.errors import PlanError
 from cudaops.plugins import Plugin, plugins, unusable, wrong_type
 from cudaops.program.plans import resolve
+from cudaops.recipes.convolution import ConvolutionRecipe
 from cudaops.recipes.matmul import MatmulRecipe
 from cudaops.recipes.transpose import TransposeRecipe
 from cudaops.transformations.draft import PROPOSER
@@ -21,7 +22,11 @@ from cudaops.transformations.registry import transformation
 
 
 class Recipe(Protocol):
-    """One optimisation. It proposes only for kernels whose whole meaning it has understood."""
+    """One optimisation. It proposes only for kernels whose whole meaning it has understood.
+
+    One with a true attribute `reassociates` computes another formula, equal over the real numbers
+    and with a larger bound of the rounding error; it is asked only where the user allows that.
+    """
 
     name: str
     """In `Rewrite.proposer` as `recipe:NAME`."""
@@ -48,7 +53,7 @@ class Recipe(Protocol):
         """Why these tune values cannot work, known without compiling; None where they may."""
 
 
-RECIPES: tuple[Recipe, ...] = (MatmulRecipe(), TransposeRecipe())
+RECIPES: tuple[Recipe, ...] = (MatmulRecipe(), TransposeRecipe(), ConvolutionRecipe())
 """In order of what they usually gain."""
 
 
@@ -105,6 +110,7 @@ def propose(
     *,
     relieving_only: bool = False,
     favour: Favour | None = None,
+    allow_reassociation: bool = False,
 ) -> tuple[Rewrite, ...]:
     """Rewrites not tried yet: those that relieve the verdict first, then in RECIPES' order.
 
@@ -114,12 +120,14 @@ def propose(
         favour: What paid for the kernel before comes first and what was rejected for it last, never
             left out: the bar or the machine may differ. In between what relieves the verdict, or
             did so elsewhere, leads, the more favoured first. None or 0 throughout changes nothing.
+        allow_reassociation: Take recipes too that compute another formula (`reassociates`).
     """
     subtype = verdict.subtype if verdict else ""
     proposals = [
         (recipe, rewrite)
         for recipe in all_recipes()
         if not relieving_only or subtype in recipe.relieves
+        if allow_reassociation or not getattr(recipe, "reassociates", False)
         for rewrite in _proposed(recipe, program, kernel, workloads, verdict)
         if rewrite.source_id not in tried
     ]

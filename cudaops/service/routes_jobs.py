@@ -398,8 +398,12 @@ PROBLEMS = (
 def build_submit_router() -> APIRouter:
     """POST /compile /run /profile /verify /benchmark /optimize."""
     router = APIRouter(tags=["start a job"])
-    accepted = {"description": "Kept and queued.", "headers": _headers()}
-    finished = {"model": Job, "description": "Finished within the wait.", "headers": _headers()}
+    accepted = {"description": "Kept and queued.", "headers": submit_headers()}
+    finished = {
+        "model": Job,
+        "description": "Finished within the wait.",
+        "headers": submit_headers(),
+    }
     for kind, words in WORDS.items():
         router.add_api_route(
             f"/{kind}",
@@ -432,7 +436,7 @@ def _submitter(kind: JobKind) -> Callable[..., Awaitable[Response]]:
         headers = {"Location": f"/jobs/{job.id}"}
         if not created:
             headers["Idempotent-Replayed"] = "true"
-        return await _answer(request, service, identity, job, wait_seconds(prefer), headers)
+        return await answer(request, service, identity, job, wait_seconds(prefer), headers)
 
     return submit
 
@@ -450,7 +454,7 @@ def submitting() -> Iterator[None]:
         ) from None
 
 
-async def _answer(
+async def answer(
     request: Request,
     service: Service,
     identity: Identity,
@@ -458,7 +462,7 @@ async def _answer(
     wait_s: int | None,
     headers: dict[str, str],
 ) -> Response:
-    """The job as it is, or as it is after waiting for its end."""
+    """A job that was started, as it is, or as it is after waiting for its end."""
     if wait_s is not None:
         # It is kept already: whatever goes wrong while waiting, its address is the answer.
         with suppress(Refused, ServiceUnavailable):
@@ -523,7 +527,8 @@ def form_options(kind: JobKind) -> dict[str, Any]:
     }
 
 
-def _headers() -> dict[str, Any]:
+def submit_headers() -> dict[str, Any]:
+    """OpenAPI's headers of what starts a job."""
     text = {"type": "string"}
     return {
         "Location": {"description": "The job's own address.", "schema": text},

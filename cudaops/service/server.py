@@ -37,6 +37,7 @@ from cudaops.service.pages import add_pages, install_openapi
 from cudaops.service.problems import MEDIA_TYPE, Refused
 from cudaops.service.routes_artefacts import HtmlReports, Renderer, build_artefacts_router
 from cudaops.service.routes_batches import router as batches_router
+from cudaops.service.routes_confirm import build_confirm_router
 from cudaops.service.routes_jobs import build_submit_router
 from cudaops.service.routes_jobs import router as jobs_router
 from cudaops.service.store import Store, open_store
@@ -71,6 +72,7 @@ def build_app(
     app.state.service = service
     problems.install(app)
     app.include_router(build_submit_router())
+    app.include_router(build_confirm_router())
     app.include_router(jobs_router)
     app.include_router(build_artefacts_router(renderer))
     app.include_router(batches_router)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cudaops.domain.execution import CompileFailed, Measurement, Misbehaved, Timing
-from cudaops.domain.judge import judge
+from cudaops.domain.judge import TRITON_REQUIRED, TRITON_REQUIRED_MEASURED, judge
 from cudaops.domain.judgement import Comparison, Gate, GateName, Judgement, Policy
 from cudaops.domain.workload import ELEMENT_BYTES, FLOATING, Element
 from cudaops.errors import InputError
@@ -40,11 +40,6 @@ from cudaops.triton.worker_process import one_line
 REPEATS = 5
 """Launches on the captured inputs in one process. Chosen: a race shows in few launches or seldom;
 the timed launches, some hundreds, are compared as well."""
-REQUIRED: tuple[GateName, ...] = (
-    "hygiene", "compile", "checker", "correctness_captured", "correctness_exact",
-    "correctness_perturbed", "repeat", "unchanged_inputs", "correctness_domain", "isolation",
-)  # fmt: skip
-REQUIRED_MEASURED: tuple[GateName, ...] = (*REQUIRED, "timed_outputs", "clocks", "whole_program")
 TUNE_S = 120.0
 """Longest that one walk of the tuner takes; a configuration takes about a second to compile."""
 
@@ -64,6 +59,12 @@ class TritonJudgement(NamedTuple):
 
     judgement: Judgement
     comparisons: tuple[Comparison, ...] = ()
+    """On which it was decided: `fresh`, or `samples` where there are no others."""
+    samples: tuple[Comparison, ...] = ()
+    """Of the first measurement."""
+    fresh: tuple[Comparison, ...] = ()
+    judged_before: int = 0
+    """Candidates of the run that were judged before."""
     failure: CompileFailed | Misbehaved | None = None
 
 
@@ -81,12 +82,12 @@ def judge_candidate(
     fresh: tuple[Comparison, ...] = ()
     if taken.run() and bench.host.on_gpu and taken.whole_program(script):
         comparisons, fresh = taken.timed()
-    required = REQUIRED_MEASURED if comparisons else REQUIRED
+    required = TRITON_REQUIRED_MEASURED if comparisons else TRITON_REQUIRED
     decided = judge(
         taken.gates, comparisons, policy, fresh=fresh, judged_before=before,
         isolation=bench.host.level, required=required,
     )  # fmt: skip
-    return TritonJudgement(decided, fresh or comparisons, taken.failure)
+    return TritonJudgement(decided, fresh or comparisons, comparisons, fresh, before, taken.failure)
 
 
 class _Gates:
@@ -303,7 +304,7 @@ class _Gates:
         """Times of both, and once more; gates on what the timed launches left and on the clocks."""
         bench = self.bench
         timed = [w for w in bench.workloads if w.weight > 0]
-        references = [_captured(bench, w) for w in timed]
+        references = [captured_reference(bench, w) for w in timed]
         pairs = []
         for workload, reference in zip(timed, references, strict=True):
             case = {**reference.case.task(1), "repeatable": not workload.changed & workload.reads}
@@ -424,7 +425,7 @@ def _comparison(
     return Comparison(workload=workload.name, weight=share, baseline=side(0), candidate=side(1))
 
 
-def _captured(bench: TritonBench, workload: TritonWorkload) -> TritonReference:
+def captured_reference(bench: TritonBench, workload: TritonWorkload) -> TritonReference:
     """The author's results on the captured inputs, without which there is no bench."""
     return next(
         r for r in bench.references if (r.workload.name, r.case.name) == (workload.name, "captured")
@@ -442,7 +443,7 @@ def tune(
     timed = [w for w in bench.workloads if w.weight > 0]
     launches = []
     for workload, share in zip(timed, weights(timed), strict=True):
-        reference = _captured(bench, workload)
+        reference = captured_reference(bench, workload)
         grids = list(zip(bench.configs, workload.launch.grids, strict=True))
         args = {k: v for k, v in workload.launch.args.items() if k not in bench.values}
         options = {k: v for k, v in workload.launch.options.items() if k not in bench.values}

@@ -31,6 +31,7 @@ WHY: sixteen multiply-adds for eight values read from shared memory
 // @launch tiled grid=(N/64, N/64) block=(16, 16) args=(A, B, C, N)
 #define TECHNIQUE_COALESCED_A 1  // neighbouring threads load neighbouring elements of A
 #define TECHNIQUE_STAGED_B 1  // B's tile in shared memory
+#define TECHNIQUE_WARP_SHUFFLE 1  // what it does is to fuse the multiply-add
   #define TECHNIQUE_PREFETCH 1  // stated, and written nowhere
 
 __global__ void tiled(const float* A, const float* B, float* C, int N) {
@@ -59,7 +60,11 @@ __global__ void tiled(const float* A, const float* B, float* C, int N) {
             for (int c = 0; c < 4; ++c) b[c] = row[16 * c];
 #endif
             for (int r = 0; r < 4; ++r)
+#if TECHNIQUE_WARP_SHUFFLE
                 for (int c = 0; c < 4; ++c) sum[r][c] += a[r] * b[c];
+#else
+                for (int c = 0; c < 4; ++c) sum[r][c] = __fadd_rn(sum[r][c], __fmul_rn(a[r], b[c]));
+#endif
         }
         __syncthreads();
     }
@@ -97,7 +102,7 @@ def test_each_technique_has_its_verdict(job: tuple[RunRecord, Path]) -> None:
     assert record.outcome == "provisional", record.reason
     (attempt,) = record.attempts
     assert attempt.expected_speedup == 3.0
-    coalesced, staged, prefetch = attempt.techniques
+    coalesced, staged, shuffle, prefetch = attempt.techniques
     assert (coalesced.name, coalesced.verdict) == ("coalesced_a", "effective")
     assert coalesced.factor is not None
     assert coalesced.factor > 1.02
@@ -105,6 +110,14 @@ def test_each_technique_has_its_verdict(job: tuple[RunRecord, Path]) -> None:
     assert staged.says == "B's tile in shared memory"
     assert staged.factor == pytest.approx(1.0, abs=0.02)
     assert (prefetch.name, prefetch.verdict, prefetch.factor) == ("prefetch", "absent", None)
+    assert (shuffle.name, shuffle.verdict) == ("warp_shuffle", "absent")
+    assert shuffle.factor is not None, "it was timed, and holds no shuffle whatever it brings"
+    assert shuffle.line.endswith("(shuffles in SASS: author 0, rewrite 0, without it 0)")
+    assert coalesced.signature is None, "no instruction is known by `coalesced`"
+    assert staged.signature is not None
+    assert staged.signature.name == "shared-memory accesses"
+    assert staged.signature.author == 0
+    assert staged.signature.rewrite > (staged.signature.without or 0) > 0, "A's tile stays there"
 
 
 def test_reports_and_memory_say_it(job: tuple[RunRecord, Path]) -> None:

@@ -29,8 +29,8 @@ from tests.prompts.test_text import contents
 
 TEMPLATES = {p.name: p.read_text("utf-8") for p in files("cudaops.prompts").iterdir()
              if p.name.endswith(".j2")}  # fmt: skip
-ELSEWHERE = {"research_query.j2", "research_summary.j2"}
-"""Used by `cudaops.agents.research`."""
+ELSEWHERE = {"research_query.j2", "research_summary.j2", "triton_rules.j2", "triton_task.j2"}
+"""Used by `cudaops.agents.research` and `cudaops.graph.triton_model`."""
 HYPOTHESIS = samples.HYPOTHESIS
 
 

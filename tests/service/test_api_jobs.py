@@ -13,8 +13,17 @@ import httpx
 import pytest
 
 from cudaops.domain.run import RunRecord
-from cudaops.service.records import REQUESTS, CompileResult, Job, JobSummary, Problem
+from cudaops.program.plans import make_rewrite
+from cudaops.service.records import (
+    REQUESTS,
+    CompileResult,
+    Job,
+    JobSummary,
+    Problem,
+    VerifyRequest,
+)
 from cudaops.service.routes_artefacts import run_events
+from cudaops.service.routes_confirm import with_values
 from cudaops.service.routes_jobs import wait_seconds
 from tests.service.api_server import DEADLINE_S, SOURCE, Api, event, open_to_all, running
 
@@ -253,6 +262,51 @@ def test_a_report_is_there_for_a_finished_run_record(conninfo: str) -> None:
         part = api.http.get(f"/jobs/{id}/report", params={"fragment": "1"})
         assert part.text.startswith("<section>")
         refused(api.http.get(f"/jobs/{compiled}/report"), 404)
+
+
+def test_what_a_job_kept_is_judged_again_as_a_new_job(api: Api) -> None:
+    record = RunRecord.model_validate_json(RECORDED.read_text("utf-8"))
+    assert record.best is not None
+    assert record.program is not None
+    id = api.submit("optimize", seed=7, min_speedup=1.5, filename="k.cu", max_iterations=2)
+    refused(api.http.post(f"/jobs/{id}/confirm"), 409)
+    api.work(id, result=record)
+    answers = [
+        api.http.post(f"/jobs/{id}/confirm", headers={"Idempotency-Key": "one-click"})
+        for _ in range(2)
+    ]
+    assert [a.status_code for a in answers] == [202, 202]
+    assert answers[1].headers["Idempotent-Replayed"] == "true"
+    first, second = (Job.model_validate_json(a.text) for a in answers)
+    assert first.id == second.id != id
+    assert answers[0].headers["location"] == f"/jobs/{first.id}"
+    assert (first.kind, first.filename) == ("verify", "k.cu")
+    again = api.ask(lambda store: store.request(first.id))
+    assert isinstance(again, VerifyRequest)
+    assert (again.source, again.min_speedup) == (SOURCE, 1.5)
+    assert again.kernel == record.program.kernel
+    assert again.seed is None, "the inputs are new ones"
+    assert again.candidate == with_values(record.best)
+    api.http.post(f"/jobs/{first.id}/cancel")
+
+
+def test_nothing_is_judged_again_that_was_not_kept(api: Api) -> None:
+    record = RunRecord.model_validate_json(RECORDED.read_text("utf-8"))
+    nothing, compiled = api.submit("optimize"), api.submit("compile")
+    api.work(nothing, result=record.model_copy(update={"best": None}))
+    api.work(compiled, result=DONE)
+    for id in (nothing, compiled, uuid4()):
+        refused(api.http.post(f"/jobs/{id}/confirm"), 404)
+
+
+def test_tuned_values_are_the_only_ones_when_judged_again() -> None:
+    source = (
+        "// @tune TILE = 16, 32\n// @tune TILE_B = 4, 8\n"
+        "// @launch k grid=(1) block=(TILE) args=(a)\n__global__ void k(float* a) {}\n"
+    )
+    text = with_values(make_rewrite(source, "user", "t", "w").tuned_with({"TILE": 32}))
+    assert text.splitlines()[:2] == ["// @tune TILE = 32", "// @tune TILE_B = 4"]
+    assert make_rewrite(text, "user", "t", "w").values() == {"TILE": 32, "TILE_B": 4}
 
 
 def test_a_report_is_drawn_from_the_last_attempt() -> None:

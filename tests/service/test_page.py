@@ -18,6 +18,7 @@ from playwright.sync_api import expect
 from psycopg.conninfo import make_conninfo
 
 from cudaops.rag.embedded import EmbeddedServer
+from cudaops.service.records import EXAMPLES
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -278,6 +279,27 @@ def test_what_came_of_a_smaller_job_is_read(
     assert shown in opened.page.inner_text("main")
     assert opened.violations() == []
     assert not opened.scrolls_sideways()
+    assert unexpected(opened) == []
+
+
+@pytest.mark.timeout(900)
+def test_what_a_job_kept_is_judged_again(address: str, open_page: OpenPage) -> None:
+    body = EXAMPLES["optimize"]["recipes"]["value"]
+    answer = httpx.post(f"{address}/optimize", json=body)
+    first = str(answer.json()["id"])
+    opened = open_page(f"{address}/#/jobs/{first}")
+    ended(opened.page)
+    button = opened.page.get_by_role("button", name="Judge it again")
+    button.focus()
+    opened.page.keyboard.press("Enter")
+    opened.page.wait_for_function("id => !location.hash.endsWith(id)", arg=first)
+    ended(opened.page)
+    second = opened.page.url.rsplit("/", 1)[1]
+    assert second != first
+    record = httpx.get(f"{address}/jobs/{second}").json()
+    assert (record["kind"], record["outcome"]) == ("verify", "provisional")
+    assert button.is_visible(), "and so on"
+    clean(opened)
     assert unexpected(opened) == []
 
 

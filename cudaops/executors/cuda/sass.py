@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from cudaops.domain.execution import KernelResources
 from cudaops.domain.instructions import KernelInstructions
@@ -68,7 +69,7 @@ _WIDTHS = {
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)")
 _LABEL = re.compile(r"^\s*([.$\w]+):\s*$")
 _INSTRUCTION = re.compile(
-    r"^\s*/\*[0-9a-fA-F]{4,}\*/\s+(?:@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*)(?P<rest>[^;]*);"
+    r"^\s*/\*[0-9a-fA-F]{4,}\*/\s+(?P<guard>@!?U?P\w+\s+)?(?P<opcode>[A-Z][\w.]*)(?P<rest>[^;]*);"
 )
 
 
@@ -83,24 +84,63 @@ def class_of(opcode: str) -> str:
     return _CLASSES.get(name, OTHER)
 
 
-def counted(listing: str) -> dict[str, dict[str, int]]:
-    """Instructions of every kernel in what `nvdisasm -c` prints, by class. What fills a kernel up
-    behind its end, NOPs and a branch to itself, is left out."""
-    kernels: dict[str, Counter[str]] = {}
-    current: Counter[str] | None = None
-    label = ""
+class Instruction(NamedTuple):
+    """One of a listing."""
+
+    kernel: str
+    """Symbol of the kernel it stands in."""
+    opcode: str
+    """With its modifiers: `LDG.E.128.CONSTANT`."""
+    guarded: bool
+    """It is under a predicate: `@P0`."""
+
+
+def instructions_in(listing: str) -> Iterator[Instruction]:
+    """Of what `nvdisasm -c` prints. What fills a kernel up behind its end, NOPs and a branch to
+    itself, is left out."""
+    kernel = label = ""
     for text in listing.splitlines():
         if section := _SECTION.match(text):
-            current = kernels.setdefault(section[1], Counter())
+            kernel = section[1]
         elif found := _LABEL.match(text):
             label = found[1]
-        elif (found := _INSTRUCTION.match(text)) and current is not None:
+        elif (found := _INSTRUCTION.match(text)) and kernel:
             opcode, rest = found["opcode"], found["rest"]
             to_itself = opcode == "BRA" and bool(label) and rest.strip(" `()") == label
             if opcode != "NOP" and not to_itself:
-                current[class_of(opcode)] += 1
+                yield Instruction(kernel, opcode, bool(found["guard"]))
             label = ""
+
+
+def counted(listing: str) -> dict[str, dict[str, int]]:
+    """Instructions of every kernel in what `nvdisasm -c` prints, by class."""
+    kernels: dict[str, Counter[str]] = {}
+    for one in instructions_in(listing):
+        kernels.setdefault(one.kernel, Counter())[class_of(one.opcode)] += 1
     return {kernel: dict(counts) for kernel, counts in kernels.items()}
+
+
+class Listing(NamedTuple):
+    """What nvdisasm prints of a cubin."""
+
+    text: str
+    missing: str = ""
+    """Why there is none; then `text` is empty."""
+
+
+def disassembled(image: Path) -> Listing:
+    """A cubin as `nvdisasm -c` prints it."""
+    disassembler = find_nvdisasm()
+    if disassembler is None:
+        return Listing("", f"nvdisasm is not here, which shows a cubin's instructions: {REMEDY}")
+    done = run_bounded(
+        [str(disassembler), "-c", str(image)], cwd=image.parent, timeout_s=SECONDS,
+        confine=Confinement("compile", reads=(image,)),
+    )  # fmt: skip
+    if done.exit_code:
+        said = (done.stderr or done.stdout).strip().splitlines()[:1]
+        return Listing("", f"nvdisasm refuses the cubin: {' '.join(said)[:200] or done.exit_code}")
+    return Listing(done.stdout)
 
 
 def instructions_of(
@@ -108,17 +148,10 @@ def instructions_of(
 ) -> tuple[KernelInstructions, ...] | str:
     """Of these kernels of a cubin, each once; or why they are not known. `resources` are theirs, in
     the same order."""
-    disassembler = find_nvdisasm()
-    if disassembler is None:
-        return f"nvdisasm is not here, which shows a cubin's instructions: {REMEDY}"
-    done = run_bounded(
-        [str(disassembler), "-c", str(image)], cwd=image.parent, timeout_s=SECONDS,
-        confine=Confinement("compile", reads=(image,)),
-    )  # fmt: skip
-    if done.exit_code:
-        said = (done.stderr or done.stdout).strip().splitlines()[:1]
-        return f"nvdisasm refuses the cubin: {' '.join(said)[:200] or done.exit_code}"
-    found = counted(done.stdout)
+    listing = disassembled(image)
+    if listing.missing:
+        return listing.missing
+    found = counted(listing.text)
     kernels: dict[str, KernelInstructions] = {}
     for one, taken in zip(launchables, resources, strict=True):
         counts = found.get(one.symbol)

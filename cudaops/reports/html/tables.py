@@ -505,6 +505,7 @@ def _options(record: RunRecord) -> list[tuple[str, str]]:
         ("precision allowed", policy.allow_precision or "the baseline's only"),
         ("device libraries", "allowed" if policy.allow_libraries else "not allowed"),
         ("inline PTX", "allowed" if policy.allow_ptx else "not allowed"),
+        ("other formulas", "allowed" if policy.allow_reassociation else "not allowed"),
         ("review by a person", "yes" if policy.review else "no"),
         ("seed of the inputs", "drawn, secret" if policy.seed is None else policy.seed),
         ("limit of one run", f"{options.timeout_seconds:g} s"),

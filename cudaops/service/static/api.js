@@ -152,6 +152,10 @@ export const submit = async (kind, body, key) =>
 /** @param {string} id */
 export const cancel = async (id) => (await request(`${jobPath(id)}/cancel`, { method: "POST" })).json();
 
+/** Judge what the job kept once more. @param {string} id @param {string} key @returns the new job */
+export const confirmJob = async (id, key) =>
+  (await request(`${jobPath(id)}/confirm`, { method: "POST", headers: { "Idempotency-Key": key } })).json();
+
 /** @param {string} id @param {string} name */
 export const artefactPath = (id, name) =>
   `${jobPath(id)}/artefacts/${name.split("/").map(encodeURIComponent).join("/")}`;

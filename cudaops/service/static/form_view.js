@@ -37,7 +37,8 @@ const LABELS = {
   argv: "Program’s arguments", timeout_seconds: "Limit for one run, s", max_trials: "Tuner trials",
   budget_minutes: "Budget, min", max_cost_usd: "Budget of the model, US dollars",
   max_tokens: "Budget of the model, tokens", allow_precision: "Reduced precision",
-  allow_libraries: "Libraries", allow_ptx: "Inline PTX", seed: "Seed",
+  allow_libraries: "Libraries", allow_ptx: "Inline PTX",
+  allow_reassociation: "Other formulas", seed: "Seed",
 };
 
 /** Schemas of the requests, by the service's own description; asked for once. */

@@ -1,6 +1,6 @@
 // One job: watched while it runs, read when it has ended. The address is all it needs.
 
-import { cancel, follow, getJson, jobPath, problemOf } from "./api.js";
+import { cancel, confirmJob, follow, getJson, jobPath, problemOf, randomKey } from "./api.js";
 import { age, announce, clock, ENDED, fill, h, outcomeText, problemBox, seconds, setText } from "./dom.js";
 import { agentsSection, candidatesSection, filesSection, gatesSection, logSection, resultSection, verdictSection } from "./job_sections.js";
 import { statusBadge } from "./jobs_view.js";
@@ -121,9 +121,10 @@ function headOf(job) {
       setText(button, "Cancel this job");
     }
   });
+  const again = againButton(job.id, trouble);
   const ran = h("dd");
   const element = h("div", {},
-    h("div", { class: "heading" }, h("h1", { tabindex: -1 }, title, " ", badge), button),
+    h("div", { class: "heading" }, h("h1", { tabindex: -1 }, title, " ", badge), button, again),
     outcome, facts, connection, trouble);
 
   function tick(now) {
@@ -141,6 +142,7 @@ function headOf(job) {
     }
     const hadFocus = document.activeElement === button;
     button.hidden = over;
+    again.hidden = !(now.result?.best);
     if (over && hadFocus) element.querySelector("h1").focus();
     if (now.status === "running" && !now.started_at && model.log.length) now.started_at = model.log[0].time;
     setText(words, outcomeText(now.outcome));
@@ -184,6 +186,23 @@ function headOf(job) {
       announce("The job has ended; its result is there");
     },
   };
+}
+
+/** Starts a job that judges the kept rewrite with new inputs, and goes there. */
+function againButton(id, trouble) {
+  const button = h("button", { type: "button", hidden: true }, "Judge it again");
+  const key = randomKey(); // a second click, or one after a lost answer, starts no second job
+  button.addEventListener("click", async () => {
+    if (button.getAttribute("aria-disabled")) return;
+    button.setAttribute("aria-disabled", "true");
+    try {
+      location.hash = `#/jobs/${(await confirmJob(id, key)).id}`;
+    } catch (error) {
+      fill(trouble, problemBox(error));
+      button.removeAttribute("aria-disabled");
+    }
+  });
+  return button;
 }
 
 /** Why a job failed. */
