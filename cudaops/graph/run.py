@@ -19,7 +19,6 @@ from cudaops.domain.run import (
 from cudaops.errors import InputError
 from cudaops.executors.base import close_executor
 from cudaops.executors.stopping import in_background
-from cudaops.graph import triton_run
 from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.finishing import finish
 from cudaops.graph.folder import run_folder
@@ -46,6 +45,8 @@ def start(
     it got past intake) and AwaitsReview (likewise, with the answer).
     """
     if options.is_triton:
+        from cudaops.graph import triton_run
+
         return triton_run.start(options, on_event, settings)
     started = time.monotonic()
     in_background(_load_loop)
@@ -91,6 +92,8 @@ def verify_files(
     Where no kernel is named and a program replaces one, that one is judged.
     """
     if options.is_triton:
+        from cudaops.graph import triton_run
+
         return triton_run.verify_files(base, candidate, options, on_event, settings)
     started = time.monotonic()
     folder = Path(options.out)

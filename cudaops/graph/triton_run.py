@@ -90,7 +90,8 @@ def start(options: RunOptions, on_event: OnEvent, settings: Settings) -> RunReco
     asks = options.optimizer == "llm" and options.model is not None
     if options.executor != "cuda" and not asks:
         raise InputError(NO_TIMES)
-    check_model(options, settings)
+    if options.optimizer == "llm" and options.model is not None:
+        check_model(options.model, options, settings)
     with _opened(options, on_event, settings) as run:
         notices: list[str] = []
         use = None
