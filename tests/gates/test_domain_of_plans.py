@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from cudaops.domain.judgement import Gate, Policy
+from cudaops.domain.workload import ScalarArgument, Workload
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.gates.domain import domain_gate
+from cudaops.gates.domain import domain_gate, domain_of
 from cudaops.program.parse import load_program
 from cudaops.program.plans import make_rewrite
 from cudaops.sandbox.workbench import Workbench, open_workbench
@@ -98,10 +99,18 @@ def test_blocks_that_the_author_computes_with_are_no_assumption(tmp_path: Path) 
     assert gate.passed, gate.summary
 
 
-def test_a_plan_for_one_size_is_judged_on_as_many_inputs_of_it(peaks: Workbench) -> None:
-    text = TWO_A_THREAD.replace("ceil_div(n, 64)", "gridDim.x")
-    free = judged(peaks, text)
-    held = judged(peaks, "// @requires n == 900" + text)
+def test_a_plan_for_one_size_is_judged_on_further_inputs_of_it(tmp_path: Path) -> None:
+    """Most draws have a smaller size, on which the author's kernel runs."""
+    bench = opened(tmp_path / "held", PEAKS.replace("peak[blockIdx.x] = SHARE", "(void)most"))
+    text = TWO_A_THREAD.replace("if (threadIdx.x == 0) peak[blockIdx.x] = most;", "")
+    free = judged(bench, text)
+    held = judged(bench, "// @requires n == 900" + text)
     assert free.passed, free.summary
     assert held.passed, held.summary
-    assert held.numbers["inputs"] > 0.5 * free.numbers["inputs"]
+    drawn = domain_of(bench, bench.workloads[0]).domain.inputs
+    of_it = [one for one in drawn if 900 in _integers(one.trial.workload)]
+    assert held.numbers["inputs"] > len(of_it) + 30
+
+
+def _integers(workload: Workload) -> list[int | float]:
+    return [a.value for a in workload.arguments if isinstance(a, ScalarArgument)]
