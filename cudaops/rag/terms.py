@@ -26,14 +26,15 @@ NAME_WORDS = 4
 """A question of no more words is read as a name too: `stall wait`."""
 
 _ASKING = """
-anyone approach average avoid bad behave best better big call cause caused change correct
-correctly deal dealing decrease difference different does doing done easy effect efficient
-else even exactly example expected explain explanation faster fix get give go good happen
-help higher idea implement improve increase instead issue just kind know large less like
-long look lot lower main make makes mean means more most much need needed new number one
-optimise optimize own people place possible problem properly put question really reason
-reduce right see several slow small sometimes strange take takes thing total try trying two
-understand use used useful using versus vs want way well work works worth wrong
+anybody anyone approach average avoid bad behave best better big call cause caused change
+correct correctly deal dealing decrease difference different does doing done easy effect
+efficient else even exactly example expected explain explanation fast faster fix get give go
+good happen help higher idea implement improve increase instead issue just kind know large less
+like long look lot lower main make makes mean means more most much ncu need needed new number
+one optimise optimize own people place possible problem properly put question quick really
+reason reduce rid right see several slow slower slowest small somebody someone sometimes strange
+take takes thing total try trying two understand use used useful using versus vs want way well
+work works worth wrong
 """
 
 ASKING = frozenset(_ASKING.split())
@@ -42,7 +43,11 @@ would weigh more than a subject."""
 
 SHORT = {
     "cta": "block", "ctas": "blocks", "smem": "shared memory", "gmem": "global memory",
-    "lmem": "local memory", "regs": "registers", "sms": "multiprocessors",
+    "lmem": "local memory", "regs": "registers", "sms": "multiprocessors", "sgemm": "gemm",
+    "dgemm": "gemm", "hgemm": "gemm", "dsmem": "distributed shared memory", "tmem": "tensor memory",
+    "aos": "array of structures", "soa": "structure of arrays", "hbm": "DRAM", "gddr": "DRAM",
+    "vram": "DRAM", "bw": "bandwidth", "idx": "index", "ptr": "pointer", "prng": "random numbers",
+    "lut": "lookup table", "ldg": "global load", "lds": "shared load", "rf": "register file",
 }  # fmt: skip
 """What the notes call something that is often abbreviated."""
 
