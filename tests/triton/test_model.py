@@ -20,6 +20,7 @@ from cudaops.errors import InputError
 from cudaops.graph import triton_run
 from cudaops.graph.resolve_options import run_options, target
 from cudaops.graph.triton_certificate import write_triton_certificate
+from cudaops.graph.triton_model import Written
 from cudaops.settings import load_settings
 from cudaops.triton.judging import TritonJudgement
 from tests.triton.programs import EXAMPLES, REWRITES, SIZES, triton_python
@@ -117,7 +118,7 @@ def certify(folder: Path) -> None:
     settings = load_settings().model_copy(update={"signing_key": folder / "key.pem"})
     text = (REWRITES / "right_vector_add.py").read_text("utf-8")
     with triton_run._opened(options, lambda _: None, settings, {"BLOCK": 1024}) as run:
-        found = triton_run.Written(text, "wider blocks", "fewer programs")
+        found = Written(text, "wider blocks", "fewer programs")
         candidate, proposal = triton_run._candidate_of(run, 1, found, "llm:scripted")
         rewrite, judged = triton_run._judge(run, 1, candidate, proposal)
         gates = [g for g in judged.judgement.gates if g.name not in ("speedup", "remeasured")]
