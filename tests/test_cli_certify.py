@@ -55,7 +55,7 @@ def test_whose_key_it_is(tmp_path: Path) -> None:
 
     unknown = check()
     assert unknown.returncode == 0, unknown.stdout
-    assert f"signed by {signer.fingerprint}, a key not known here" in unknown.stdout
+    assert f"signed by {signer.fingerprint}, an unknown key" in unknown.stdout
     assert not key_of(tmp_path).exists(), "a look makes no key"
     assert "best.cu: not here" in unknown.stdout
     for name in (tmp_path / "theirs.pem", signer.fingerprint):

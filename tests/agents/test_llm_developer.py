@@ -123,7 +123,7 @@ def test_a_whole_program_is_stripped_of_its_host_code(
     program = product.bench.program.main.text.replace(INJECTION, "int unused = 1; (void)unused;")
     assert kernel in program
     written, heard = write(product, nim, tmp_path, Reply(f"```cuda\n{program}\n```"))
-    assert any("whole program" in line for line in heard.said)
+    assert any("complete program" in line for line in heard.said)
     assert written.rewrite is not None
     assert "main(" not in written.rewrite.source
     assert "@launch naive_matmul" in written.rewrite.source

@@ -25,10 +25,11 @@ from cudaops.settings import load_settings
 from cudaops.triton.judging import TritonJudgement
 from tests.triton.programs import EXAMPLES, REWRITES, SIZES, triton_python
 
+SCRIPT = EXAMPLES.parent / "scripts" / "triton_vector_add.json"
+"""A wrong rewrite, then a right one for whoever is told what was wrong."""
 HEAD = "import triton\nimport triton.language as tl\n\nBLOCK = 1024\n\n\n@triton.jit\n"
 KERNEL = "def vector_add(a_ptr, b_ptr, c_ptr, n, BLOCK: tl.constexpr):\n"
 AT = "    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)\n"
-NO_MASK = AT + "    tl.store(c_ptr + at, tl.load(a_ptr + at) + tl.load(b_ptr + at))\n"
 MASKED = AT + (
     "    inside = at < n\n    a = tl.load(a_ptr + at, mask=inside)\n"
     "    b = tl.load(b_ptr + at, mask=inside)\n    tl.store(c_ptr + at, a + b, mask=inside)\n"
@@ -54,13 +55,12 @@ def test_a_model_writes_is_refused_is_told_why_and_writes_again(tmp_path: Path) 
     record = optimized(
         tmp_path,
         answer("host code", MASKED, "import time\n" + HEAD, when=["def vector_add(", "n=1000"]),
-        answer("no mask", NO_MASK, when="a rewrite may not import time"),
-        answer("wider blocks", MASKED, when=["no mask: rejected", "guard zone of c_ptr"]),
+        *json.loads(SCRIPT.read_text("utf-8"))["answers"],
         max_iterations=3,
     )
     first, second = record.attempts
     assert (first.title, first.judgement.reason.split(":")[0]) == ("no mask", "checker")
-    assert (second.title, second.tuned) == ("wider blocks", {"BLOCK": 1024})
+    assert (second.title, second.tuned) == ("larger blocks", {"BLOCK": 1024})
     assert second.proposer == "llm:scripted:script.json"
     assert all(gate.passed for gate in second.judgement.gates)
     assert record.outcome == "nothing_found"
@@ -71,7 +71,7 @@ def test_a_model_writes_is_refused_is_told_why_and_writes_again(tmp_path: Path) 
     folder = tmp_path / "run"
     assert "BLOCK = 1024" in (folder / "iterations" / "02" / "candidate.py").read_text("utf-8")
     assert len(list((folder / "state" / "calls").glob("*-coder.json"))) == 3
-    assert "wider blocks" in (folder / "report.md").read_text("utf-8")
+    assert "larger blocks" in (folder / "report.md").read_text("utf-8")
 
 
 def test_a_model_without_a_usable_answer_ends_the_run_with_a_line(tmp_path: Path) -> None:

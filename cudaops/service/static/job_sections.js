@@ -194,7 +194,7 @@ export function candidatesSection() {
         words = now.provenance;
         const numbers = [{ num: "#" }, { num: `Time${behind(words)}` }, { num: `Speedup${behind(words)}` }];
         const heads = [...numbers, "Outcome", "Candidate"];
-        rows = table("Candidates in order", heads, [], { class: "candidates" });
+        rows = table("Candidates so far, in order", heads, [], { class: "candidates" });
         fill(place, rows.box);
         drawn = 0;
       }
