@@ -47,6 +47,14 @@ def save(record: RunRecord, folder: Path) -> Path:
     return folder
 
 
+def test_modules_in_the_programs_folder_are_not_imported(tmp_path: Path) -> None:
+    for name in ("queue", "random", "pathlib"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a stranger was imported')", "utf-8")
+    told = cudaops("run", "nowhere.cu", cwd=tmp_path)
+    assert told.returncode == 2
+    assert "nowhere.cu: no such file" in told.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
