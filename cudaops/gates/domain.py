@@ -248,7 +248,7 @@ class DomainJudge:
             return None
         near, overflows = _off_by(wrong)
         at_the_end = _is_at_the_end(one.draw)
-        if near and overflows and at_the_end:
+        if near and overflows and (at_the_end or _is_large_beside_more(one.draw)):
             return None
         floating = any(key.endswith("_max_scaled") for key in wrong.numbers)
         return Refusal(one, wrong.summary, None, near and not overflows, at_the_end and floating)
@@ -586,6 +586,12 @@ def _is_at_the_end(draw: Draw) -> bool:
         for a in draw.shape.workload.arguments
         if isinstance(a, ScalarArgument) and a.element in FLOATING and a.name in draw.values
     )
+
+
+def _is_large_beside_more(draw: Draw) -> bool:
+    """Whether products may overflow where sums do not: which, and to which side, order decides."""
+    ways = [way for way in draw.ways.values() if way != "captured"]
+    return "large" in ways and len(ways) > 1
 
 
 def _is_degenerate(one: DrawnInput) -> bool:
