@@ -542,7 +542,7 @@ def _reached(branches: Branches | None, whose: str) -> str:
     text = f"{whose} {branches.taken} of {branches.total}"
     if branches.missed_lines:
         shown = ", ".join(str(line) for line in branches.missed_lines[:MOST_LINES])
-        text += f" (partial: line {shown})"
+        text += f" (not all of line{'s' * (len(branches.missed_lines) > 1)} {shown})"
     return text
 
 

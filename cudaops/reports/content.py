@@ -280,8 +280,8 @@ def correctness_sentences(record: RunRecord) -> list[str]:
         facts = one_line(drawn.summary, 600).split("; ")
     sets = gates["correctness_perturbed"].numbers if "correctness_perturbed" in gates else {}
     if sets.get("input_sets"):
-        on = f"{sets['input_sets']:.0f} input sets at captured sizes"
-        facts[:1] = [f"{facts[0]} and {on}" if facts else f"matches the baseline on {on}"]
+        on = f"{sets['input_sets']:.0f} input sets of the captured sizes"
+        facts[:1] = [f"{facts[0]} and on {on}" if facts else f"matches the baseline on {on}"]
     if "correctness_captured" in gates:
         facts[1:1] = [one_line(gates["correctness_captured"].summary, 200)]
     return [f"{fact[0].upper()}{fact[1:].rstrip('.')}." for fact in facts]
@@ -480,8 +480,8 @@ def _captured_launches(record: RunRecord) -> list[str]:
     program = record.program
     if program is None or program.launches <= program.workloads:
         return []
-    sets = f"Captured input sets: {program.workloads} of {program.launches:,} launches"
-    return [f"{sets}, the first of each grid, block and arguments."]
+    sets = f"Captured: the inputs of {program.workloads} of {program.launches:,} launches"
+    return [f"{sets}, the first with each grid, block and arguments."]
 
 
 def access_rows(accesses: Sequence[AccessSummary]) -> list[tuple[str, str, str, str, str]]:

@@ -148,12 +148,14 @@ def test_of_launches_alike_the_first_is_the_input_set() -> None:
         controls=(), statistics=(), input_sets=5, yardstick=True, baseline_passes=True
     )
     record = records.provisional().model_copy(update={"qualification": qualification})
-    told = "Captured input sets: 1 of 23 launches, the first of each grid, block and arguments."
+    told = (
+        "Captured: the inputs of 1 of 23 launches, the first with each grid, block and arguments."
+    )
     assert told in content.oracle_sentences(record)
     assert record.program is not None
     program = record.program.model_copy(update={"launches": 1})
     alone = record.model_copy(update={"program": program})
-    assert not any("Captured input" in one for one in content.oracle_sentences(alone))
+    assert not any("Captured: the inputs" in one for one in content.oracle_sentences(alone))
 
 
 def test_a_run_that_ended_before_profiling_still_has_a_report() -> None:
