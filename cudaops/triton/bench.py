@@ -24,7 +24,7 @@ from cudaops.gates.accuracy import compare_sides
 from cudaops.gates.tolerance import Sides
 from cudaops.sandbox.inputs import INTEGER_KINDS, CaseDraw, CaseKind, ascends, drawn
 from cudaops.sandbox.variations import varied
-from cudaops.triton.numbers import other_numbers, sizes
+from cudaops.triton.scalar_arguments import other_numbers, sizes
 from cudaops.triton.source import (
     OPTIONS,
     TritonKernel,
