@@ -41,6 +41,12 @@ class Divergence(NamedTuple):
     is_known: bool = False
     """Whether anybody counted."""
 
+    @property
+    def is_even(self) -> bool:
+        """Whether all lanes did alike, and all sampled blocks as much: lengths that the contents
+        of memory say would differ somewhere."""
+        return self.is_known and not self.turns and len(set(self.steps)) == 1
+
     def of(self, statements: Iterable[GimpleStatement]) -> Turns | None:
         """Of the lines of these; None where the longest lanes came to none of them."""
         found = [

@@ -265,7 +265,8 @@ def _sample(
     if isinstance(taken, Misbehaved):
         return taken
     if not taken.trace.has_idle:
-        if not (taken.trace.is_uneven or any(map(_may_leave_early, taken.functions))):
+        early = any(map(_may_leave_early, taken.functions))
+        if not taken.trace.is_uneven and (taken.divergence.is_even or not early):
             return taken
         more = sampled_blocks(grid, SEED, UNEVEN_STRATA, cluster)
         return _taken(executor, unit, workload, plan, more, timeout_s)
