@@ -240,8 +240,11 @@ def spliced(rewrite: TritonProgram, author: TritonProgram, kernel: TritonKernel)
     Raises InputError where a value that it sets does not stand in the file as an integer.
     """
     first, last = author.span(kernel.node)
+    more = [node for node, _ in added(rewrite, author, kernel)]
     parts = []
-    for node, _ in added(rewrite, author, kernel):
+    if not any(kernel.name in bound_names(node) for node in more):
+        more.append(rewrite.kernels[kernel.name].node)  # the author's: values alone are others
+    for node in more:
         text = rewrite.source(node)
         if kernel.autotuned and isinstance(node, ast.FunctionDef) and node.name == kernel.name:
             tuning = [f"@{author.source(d)}" for d in kernel.node.decorator_list if not is_jit(d)]

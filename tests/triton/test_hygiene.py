@@ -114,3 +114,12 @@ def test_every_wrong_host_line_is_named() -> None:
     found = refused((REWRITES / "wrong_host_vector_add.py").read_text("utf-8"))
     assert [line.split(":")[1] for line in found] == ["3", "5", "9"]
     assert {p.stem for p in EXAMPLES.glob("*.py")} >= {"vector_add"}
+
+
+def test_a_rewrite_of_values_alone_keeps_the_kernel() -> None:
+    author = example("vector_add")
+    kernel = author.kernels["vector_add"]
+    text = "import triton\nimport triton.language as tl\n\nBLOCK = 1024\n\n\n"
+    rewrite = TritonProgram(text + author.source(kernel.node), "same.py")
+    whole = spliced(rewrite, author, kernel)
+    assert whole == author.text.replace("block = 64", "block = 1024")
