@@ -8,7 +8,7 @@ there has proven nothing: only what `evaluate` finds is ever judged.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -39,6 +39,7 @@ from cudaops.gates.qualification import qualification_of
 from cudaops.gates.reference import reference_gate
 from cudaops.gates.timed_outputs import Closer, timed_outputs_gate
 from cudaops.program.plans import baseline_plan
+from cudaops.sandbox.anchors import anchors_of_run
 from cudaops.sandbox.draw import rounds_to_integers
 from cudaops.sandbox.drawn import DIRECTED
 from cudaops.sandbox.shared_variables import with_variables
@@ -191,14 +192,27 @@ class Evaluating:
         if not bench.qualification_told:
             bench.qualification_told = True
             self.say(f"the oracle: {self.qualification.line}")
-        return self._right_everywhere(subjects)
+        return self._right_everywhere(subjects, self._begin_the_rest)
 
-    def _right_everywhere(self, subjects: Sequence[Subject]) -> bool:
+    def _begin_the_rest(self) -> None:
+        """What follows drawn inputs, which are many small launches one after the other, where it
+        takes no time from a GPU: the whole program, and what a certificate says of the baseline."""
+        bench, rewrite = self.bench, self.rewrite
+        bench.ahead.begin(lambda: list(whole_program_gates(bench, rewrite)))
+        bench.ahead.begin(lambda: anchors_of_run(bench))
+
+    def _right_everywhere(
+        self, subjects: Sequence[Subject], meanwhile: Callable[[], None] = lambda: None
+    ) -> bool:
         """On the subjects' inputs and on drawn ones. Where kernels run on a GPU, the drawn ones,
-        most of which a processor runs, are begun meanwhile."""
+        most of which a processor runs, are begun meanwhile; elsewhere `meanwhile` is called when
+        they begin."""
         work = partial(domain_gate, self.bench, self.rewrite, self.say)
         if self.bench.models_time:
-            return self._verified(subjects) and self._on_the_domain(work())
+            if not self._verified(subjects):
+                return False
+            meanwhile()
+            return self._on_the_domain(work())
         drawn = Meanwhile(work)
         try:
             return self._verified(subjects) and self._on_the_domain(drawn.result())

@@ -16,7 +16,6 @@ from cudaops.certify.keys import NoKey, Signer, find_or_make_key
 from cudaops.domain.certificate import (
     CERTIFICATE_FORMAT,
     CERTIFICATE_NAME,
-    Anchor,
     AuthorProgram,
     BufferHash,
     CandidateIdentity,
@@ -40,7 +39,7 @@ from cudaops.executors.cuda.build import IMAGE
 from cudaops.graph.folder import best_texts, taken_home, write_whole
 from cudaops.graph.state import State
 from cudaops.program.plans import make_rewrite
-from cudaops.sandbox.anchors import anchors_of
+from cudaops.sandbox.anchors import anchors_of_run
 from cudaops.sandbox.bench_state import TREE
 from cudaops.sandbox.workbench import Workbench
 
@@ -161,7 +160,7 @@ def build_certificate(
         judged_before=evaluation.judged_before,
         review=_release(judgement),
         qualification=evaluation.qualification,
-        anchors=run_anchors(bench),
+        anchors=anchors_of_run(bench),
     )
 
 
@@ -171,25 +170,6 @@ def best_files(bench: Workbench, rewrite: Rewrite) -> dict[str, str]:
     taken = taken_home(bench.program, bench.spliced(rewrite))
     texts = {**best_texts(taken.program), "best.patch": taken.patch}
     return {name: _text_digest(text) for name, text in texts.items()}
-
-
-def run_anchors(bench: Workbench) -> tuple[Anchor, ...]:
-    """The baseline on every probe of every workload, with the roles that the oracle found."""
-    return bench.once.get("anchors", lambda: _anchors(bench))
-
-
-def _anchors(bench: Workbench) -> tuple[Anchor, ...]:
-    baseline = _compiled(bench, None)
-    folder = bench.folder / "work" / "anchors"
-    found = [
-        anchor
-        for workload in bench.judged
-        for anchor in anchors_of(
-            bench.executor, baseline, bench.oracle(workload).workload, folder, bench.timeout_s
-        )
-    ]
-    bench.discard(folder.name)
-    return tuple(found)
 
 
 def bar_of(judgement: Judgement, policy: Policy) -> float:

@@ -35,7 +35,6 @@ from cudaops.graph.certificate import (
     Decided,
     best_files,
     build_certificate,
-    run_anchors,
     signing_key,
     without_counts,
     write_signed,
@@ -44,6 +43,7 @@ from cudaops.graph.events import EventLog, OnEvent, utc_now
 from cudaops.graph.folder import check_space, write_whole
 from cudaops.graph.remembering import remember_again
 from cudaops.graph.services import make_executor, warm, with_found_device
+from cudaops.sandbox.anchors import anchors_of_run
 from cudaops.sandbox.bench_state import read_state
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import Settings
@@ -166,7 +166,7 @@ def _judged(
     evaluation = _with_release(evaluation, certified)
     judgement = evaluation.judged(bench.policy)
     say("reference run: the certificate's probes")
-    anchors = compare_anchors(certificate.anchors, run_anchors(bench))
+    anchors = compare_anchors(certificate.anchors, anchors_of_run(bench))
     speedup = compare_speedups(certificate, bench.executor.device, judgement)
     result, reason = _result(judgement, anchors, speedup)
     events.emit("sandbox", "sandbox", "finished", f"{result}: {reason}")

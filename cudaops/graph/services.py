@@ -24,7 +24,6 @@ from cudaops.gates.domain import draw_inputs
 from cudaops.gates.plugged import plugged_gates
 from cudaops.gates.qualification import qualification_of
 from cudaops.gates.reference import require_author
-from cudaops.graph.certificate import run_anchors
 from cudaops.problem.host_program import problem_program
 from cudaops.problem.reference import FIRST_SEED, Drawer, find_interpreter
 from cudaops.problem.torch_extension import open_torch
@@ -32,6 +31,7 @@ from cudaops.program.compilation import read_compilation
 from cudaops.program.parse import load_program, require_kernels
 from cudaops.prompts.hints import plugged_hints
 from cudaops.recipes.registry import all_recipes
+from cudaops.sandbox.anchors import anchors_of_run
 from cudaops.sandbox.workbench import Workbench, open_workbench
 from cudaops.settings import Settings
 from cudaops.storage import sweep
@@ -101,7 +101,7 @@ def warm(bench: Workbench) -> None:
 
 def _prepare(bench: Workbench) -> None:
     qualification_of(bench)
-    run_anchors(bench)
+    anchors_of_run(bench)
     if isinstance(author := bench.compile(None), Compiled):
         bench.executor.instructions(author)
 

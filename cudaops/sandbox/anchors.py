@@ -30,6 +30,7 @@ from cudaops.executors.arrays import (
 from cudaops.executors.base import Executor, InputSet
 from cudaops.program.plans import baseline_plan
 from cudaops.sandbox.inputs import EXACT_RANGE, PIECE, before_path, pad_tail
+from cudaops.sandbox.workbench import Workbench
 
 ANCHOR_SEED = 20261120
 """Public, and the same in every run: anybody can make these inputs."""
@@ -47,6 +48,21 @@ NOTHING_CHANGED = "the kernel changes no allocation"
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+
+
+def anchors_of_run(bench: Workbench) -> tuple[Anchor, ...]:
+    """The baseline on every probe of every workload, with the roles that the oracle found."""
+    return bench.once.get("anchors", lambda: _anchors(bench))
+
+
+def _anchors(bench: Workbench) -> tuple[Anchor, ...]:
+    folder = bench.folder / "work" / "anchors"
+    found: list[Anchor] = []
+    for one in bench.judged:
+        baseline, workload = bench.compiled_baseline(one), bench.oracle(one).workload
+        found += anchors_of(bench.executor, baseline, workload, folder, bench.timeout_s)
+    bench.discard(folder.name)
+    return tuple(found)
 
 
 def anchors_of(

@@ -26,7 +26,7 @@ from cudaops.domain.memory import MemoryEntry
 from cudaops.domain.program import Program
 from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
-from cudaops.graph.certificate import best_files, open_certified, run_anchors
+from cudaops.graph.certificate import best_files, open_certified
 from cudaops.graph.confirm import CONFIRMATION_NAME, confirm_run
 from cudaops.graph.events import read_events
 from cudaops.graph.folder import best_texts
@@ -34,6 +34,7 @@ from cudaops.memory.store import MemoryStore
 from cudaops.program.patch import unified_patch
 from cudaops.program.plans import make_rewrite
 from cudaops.reports.confirmations import ConfirmationRow, to_record
+from cudaops.sandbox.anchors import anchors_of_run
 from cudaops.sandbox.workbench import Workbench
 from cudaops.settings import load_settings
 from tests.certify.runs import cudaops
@@ -213,7 +214,7 @@ def test_a_baseline_compiled_otherwise_has_drifted(run: Path, home: Path) -> Non
     )
     recorded = tuple(
         a.model_copy(update={"compiler": "g++ with -ffp-contract=off"})
-        for a in run_anchors(elsewhere)
+        for a in anchors_of_run(elsewhere)
     )
     sign_again(run, own_key(home), anchors=recorded)
     confirmation = confirm(run, home)
