@@ -10,7 +10,7 @@ from cudaops.domain.execution import Compiled, Misbehaved, Ran
 from cudaops.domain.workload import FLOATING, Allocation, Role, Workload
 from cudaops.errors import InputError
 from cudaops.executors.arrays import stored
-from cudaops.executors.base import Executor, InputSet
+from cudaops.executors.base import Check, Executor, InputSet
 from cudaops.executors.compare import Distance, distance, holds_only, same_contents, same_rows
 from cudaops.executors.untrusted_files import remove
 from cudaops.program.analysis.facts import KernelFacts
@@ -151,14 +151,14 @@ def confirm_reproduces(
     """
     contents = {a.index: str(before_path(workload, a)) for a in workload.allocations}
 
-    def run(place: Path) -> Ran:
+    def run(place: Path, check: Check = "none") -> Ran:
         ran = executor.run(
             baseline, workload, baseline_plan(workload), InputSet(contents=contents), place,
-            timeout_s=timeout_s,
+            check=check, timeout_s=timeout_s,
         )  # fmt: skip
         if not isinstance(ran, Misbehaved):
             return ran
-        does = f"the captured launch of {workload.callee} does not run on its own ({ran.message})"
+        does = f"the captured launch of {workload.callee} does not run on its own ({ran.placed})"
         if ran.what == "out_of_bounds":
             raise InputError(
                 f"{does}: the author's kernel is out of bounds, or follows a pointer that was not "
@@ -173,6 +173,7 @@ def confirm_reproduces(
         if gap is None or not _is_another(gap):
             continue
         if not same_rows(allocation, ran.outputs[allocation.index], after):
+            run(folder / "checked", "memory")  # what it reads beyond a buffer is its own fault
             again = _gap(run(folder / "again"), workload, allocation)
             raise InputError(_not_repeated(workload, allocation, gap, again))
 
