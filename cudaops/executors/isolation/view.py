@@ -142,13 +142,16 @@ class ProgramView:
             return False
         self._entries += 1
         if path.is_dir():
-            if path.name == "runs" or (path / RUN_RECORD).exists():
+            if path.name == "runs" or is_run_folder(path):
                 return False
             target.mkdir(parents=True, exist_ok=True)
             return True
         if path.is_file():
             target.parent.mkdir(parents=True, exist_ok=True)
-            size = path.stat().st_size
+            try:
+                size = path.stat().st_size
+            except FileNotFoundError:
+                return False
             if size <= COPIED_BYTES and self._copied + size <= MOST_COPIED_BYTES:
                 self._copied += size
                 self._copies.append((path, target))
@@ -174,8 +177,16 @@ class ProgramView:
         self.left_out.append(os.path.relpath(path, self._source))
 
 
+def is_run_folder(folder: Path) -> bool:
+    """Whether a run of ours wrote there, or is at it."""
+    begun = (folder / "events.jsonl").is_file()
+    begun = begun and any((folder / name).is_dir() for name in ("state", "workloads"))
+    return begun or (folder / RUN_RECORD).exists()
+
+
 def _copy(one: tuple[Path, Path]) -> None:
-    with contextlib.suppress(PermissionError):
+    # Others may be at work in the folder: what is gone by now was never there.
+    with contextlib.suppress(PermissionError, FileNotFoundError):
         shutil.copy(*one)
 
 

@@ -32,6 +32,7 @@ from cudaops.domain.program import Build, Program
 from cudaops.errors import InputError
 from cudaops.executors.isolation.phases import GIB, Confinement, limits_of
 from cudaops.executors.isolation.places import interpreter, is_everybodys
+from cudaops.executors.isolation.view import is_run_folder
 from cudaops.executors.process import Finished, python_path, run_bounded
 from cudaops.executors.project.application import INTERPRETER_TIMEOUT_S, interpreter_itself
 from cudaops.executors.project.driver import CONFIG, FOLDER, LOG, PROGRAMS, DriverConfig
@@ -180,10 +181,7 @@ def _without_builds(folder: Path) -> Iterator[Path]:
                 yield Path(at, name)
 
 
-@functools.lru_cache(maxsize=4096)
-def _is_run(folder: Path) -> bool:
-    """Whether it is a run of ours."""
-    return (folder / "events.jsonl").is_file() and (folder / "state").is_dir()
+_is_run = functools.lru_cache(maxsize=4096)(is_run_folder)
 
 
 def _by_git(folder: Path) -> list[str] | None:

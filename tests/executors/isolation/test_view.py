@@ -42,6 +42,13 @@ def test_what_is_there_and_what_is_not(folder: Path) -> None:
     assert not (folder / "new.txt").exists()
 
 
+def test_a_run_that_is_under_way_is_not_there(folder: Path) -> None:
+    (folder / "out" / "workloads").mkdir(parents=True)
+    (folder / "out" / "events.jsonl").write_text("", "utf-8")
+    with ProgramView(folder, ()) as view:
+        assert "out" not in {Path(name).parts[0] for name in names(view)}
+
+
 def test_what_arguments_name(folder: Path, tmp_path: Path) -> None:
     absolute = tmp_path / "absolute.bin"
     absolute.write_bytes(b"1")
