@@ -56,7 +56,10 @@ LONG_ACCESSES = 600_000
 SMALL = 1_500_000
 """Accesses of global memory that a smaller launch may make: sizes that make more are too large."""
 MOST_THREADS = 1 << 20
-"""Of a launch whose grid stays as it was."""
+"""Of a launch whose grid stays as it was, or grows as far as any of its sizes might ask."""
+MOST_NATURAL_THREADS = 1 << 25
+"""Of one with a thread for each of a size: a block for each of 70,001 rows. A thread that does
+nothing takes 0.2 us under the checker (two cores of an EPYC, 2026-12-01)."""
 MOST_PREFIX_BYTES = 1 << 24
 """Of a buffer that is tried: what a smaller launch reaches lies at the beginning, or not at all."""
 MOST_WHOLE_BYTES = 1 << 25
@@ -511,24 +514,30 @@ def _grids(
     grows: bool = False,
 ) -> Iterator[Dim3]:
     """The grid that belongs to other sizes: where several of them explain an extent, the largest
-    of what they give, but no more than there was. `grows`: as much as they give."""
-    extents = {}
-    for axis in ("x", "y", "z"):
-        extent, threads = getattr(workload.grid, axis), getattr(workload.block, axis)
-        if extent == 1 and (not grows or (axis != "x" and threads == 1)):
-            extents[axis] = 1
-            continue
-        possible = [
-            math.ceil(_product(names, values) / per)
-            for names in _products(sizes)
-            for per in takes_of(threads, workload.block.volume)
-            if math.ceil(_product(names, sizes) / per) == extent
-        ]
-        if not possible and extent > 1:
-            return
-        most = max(possible, default=1)
-        extents[axis] = max(1, most if grows else min(extent, most))
-    yield Dim3(**extents)
+    of what they give, but no more than there was. `grows`: as much as they give, where that is not
+    too many threads, and what a thread for each of one size gives."""
+    for natural in (False, True) if grows else (False,):
+        extents = {}
+        for axis in ("x", "y", "z"):
+            extent, threads = getattr(workload.grid, axis), getattr(workload.block, axis)
+            if extent == 1 and (not grows or (axis != "x" and threads == 1)):
+                extents[axis] = 1
+                continue
+            pers = [threads] if natural else takes_of(threads, workload.block.volume)
+            possible = [
+                math.ceil(_product(names, values) / per)
+                for names in _products(sizes)
+                for per in pers
+                if math.ceil(_product(names, sizes) / per) == extent
+            ]
+            if not possible and extent > 1:
+                return
+            most = max(possible, default=1)
+            extents[axis] = max(1, most if grows else min(extent, most))
+        grid = Dim3(**extents)
+        threads = grid.volume * workload.block.volume
+        if not grows or threads <= (MOST_NATURAL_THREADS if natural else MOST_THREADS):
+            yield grid
 
 
 def _products(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
