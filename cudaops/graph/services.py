@@ -64,6 +64,7 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
             clock_control=options.ncu_clock_control,
             capture_bytes=settings.capture_bytes,
         )
+        executor.profile_soon()
     executor.check_available()
     sweep(cache, settings.builds_bytes)
     return executor

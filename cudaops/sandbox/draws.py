@@ -84,10 +84,10 @@ LARGEST_MODE = 16
 UNIFORM_DRAWS = 64
 """Of the cheapest shape, by which all threads of a block do the same: counts of them run over."""
 TOGETHER: tuple[Way, ...] = (
-    "magnitudes", "integers", "few_huge", "one_large", "signed", "few_huge", "offset", "ties",
-    "zeros", "one_large",
+    "magnitudes", "integers", "extremes", "few_huge", "one_large", "signed", "few_huge", "offset",
+    "ties", "extremes", "zeros", "one_large",
 )  # fmt: skip
-"""Ways that all floating buffers take at once in some draws."""
+"""Ways that all buffers take at once in some draws, of those that bear them."""
 
 MAGNITUDES = (20, 70, 300, 1_200, 5_000, 40_000, 1_000_000, -40, -1_200, -50_000)
 """Integer arguments of every size: products of them overflow 16 bits before they overflow 32, and

@@ -21,14 +21,14 @@ Way = Literal[
     "near", "signed", "positive", "integers", "equal", "magnitudes", "widest", "zeros",
     "one_large", "offset", "scaled", "infinite", "not_a_number", "large", "huge", "nothing",
     "some_large", "cancelling", "ten_bits", "twenty_bits", "thirty_bits",
-    "denormals", "few_huge", "alike", "infinities", "either_zero",
+    "denormals", "few_huge", "alike", "infinities", "either_zero", "extremes",
 ]  # fmt: skip
 """`captured` leaves it as it is; the others are the cases of `integers` and `floats`."""
 
 INTEGER_WAYS: tuple[Way, ...] = (
     "permuted", "between", "ties", "touched", "sparse", "steps", "flags", "small", "any",
     "both_signs", "twenty_bits", "mixed", "ascending", "resampled", "reversed", "ten_bits",
-    "thirty_bits", "least", "most", "near", "evenly",
+    "thirty_bits", "least", "most", "near", "evenly", "extremes",
 )  # fmt: skip
 """Those of integers, in order of what they show."""
 FLOAT_WAYS: tuple[Way, ...] = (
@@ -48,6 +48,9 @@ BITS: dict[Way, tuple[int, int]] = {
 }  # fmt: skip
 """How many bits the largest integer may have: their products, and sums of these, are too large for
 16, 32 and 64 bits in turn, where those of `any` are too large for all."""
+LOWEST_SHARE = 0.8
+"""Elements of `extremes` that are the least number of their type, the others being the largest:
+products of two least ones are the largest there are, and seldom what a program holds."""
 LONG_WAYS: tuple[Way, ...] = (
     "nothing", "least", "alike", "most", "signed", "any",
 )  # fmt: skip
@@ -167,6 +170,8 @@ def integers(
     if way == "both_signs":
         reach = max(abs(low), abs(high), 16)
         return draw(max(least, -reach), min(most, reach))
+    if way == "extremes":
+        return np.where(generator.random(count) < LOWEST_SHARE, least, most).astype(values.dtype)
     if way in BITS:
         reach = 2 ** int(generator.integers(*BITS[way], endpoint=True))
         return draw(max(least, -reach), min(most, reach))

@@ -136,7 +136,11 @@ class CudaExecutor:
 
     def check_available(self) -> None:
         """Raise PrerequisiteError, with what to install or mend."""
-        self.host.check_available()
+        try:
+            self.host.check_available()
+        except BaseException:
+            self._profiler.close()
+            raise
 
     def capture(
         self,
@@ -495,8 +499,14 @@ class CudaExecutor:
         """The compilers, the driver, and the profiler and checkers that are there."""
         return self.host.tools
 
+    def profile_soon(self) -> None:
+        """Start ncu while the GPU and the program are opened: most of a profile is its start."""
+        if any(Path("/dev").glob("nvidia[0-9]*")):
+            self._profiler.begin(at_once=True)
+
     def close(self) -> None:
         """End every runner."""
+        self._profiler.close()
         self.host.close()
 
     def module(self, compiled: Compiled) -> Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import threading
 from collections import defaultdict
 from collections.abc import Callable
@@ -29,6 +30,7 @@ from cudaops.executors.cuda.gpu_lock import gpu_turn
 from cudaops.executors.cuda.host import GpuHost
 from cudaops.executors.cuda.ncu import NcuProfiler
 from cudaops.executors.cuda.ncu_sets import MOST_S, LaunchCost, Sections, affordable, profile_s
+from cudaops.executors.cuda.platform import NVIDIA
 from cudaops.executors.cuda.protocol import Buffer, FaultReply, ProfileTask, RunReply, RunTask, Side
 from cudaops.executors.cuda.session import RunnerSession, expected
 from cudaops.program.candidate import FILE as CANDIDATE
@@ -85,8 +87,28 @@ class Profiler:
         """What was profiled with everything that can be had of it."""
         self._making: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
         self._lasting: NcuProblem | None = None
+        self._numbers = itertools.count()
         self._times_us: dict[tuple[str, str], float] = {}
         """Of launches that have been measured, so that none is needed to know how long it takes."""
+
+    def begin(self, *, at_once: bool) -> None:
+        """Start ncu for the next profile, which finds it ready. `at_once`: see
+        `NcuProfiler.begin`."""
+        host = self._host
+        if self._lasting is not None or host.driver != NVIDIA:
+            return
+        self._ncu.begin(
+            host.task_command,
+            host.scratch_folder / f"ncu-begun-{next(self._numbers)}",
+            clock_control=host.clock_control,
+            alone=lambda: gpu_turn(host.facts, alone=True),
+            beside=lambda: gpu_turn(host.facts, alone=False),
+            at_once=at_once,
+        )
+
+    def close(self) -> None:
+        """End what was begun."""
+        self._ncu.close()
 
     def timed(self, compiled: Compiled, workload: Workload, measured: Measurement) -> None:
         """Note what a plan took whose launch may be profiled next."""
@@ -228,6 +250,7 @@ class Profiler:
         if isinstance(outcome, NcuProblem):
             self._lasting = outcome if outcome.cause in LASTING else None
             return outcome
+        self.begin(at_once=False)
         return outcome.profile
 
     def _without_ncu(

@@ -10,7 +10,9 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -372,3 +374,71 @@ def test_around_the_real_runner_on_its_stand_in(
         assert not any("registers/thread, estimated" in note for note in found.notes)
     else:
         assert (found.source, found.kernel) == ("measured", "naive_matmul")
+
+
+WAITING = """
+import sys, time
+from pathlib import Path
+from cudaops.executors.cuda.turns import in_turn
+task, reply, first = map(Path, (sys.argv[1], sys.argv[2], sys.argv[5]))
+with in_turn(first):
+    (first / "looked").touch()
+while not task.exists():
+    time.sleep(0.01)
+with in_turn(task.parent):
+    reply.write_text(sys.argv[3])
+"""
+
+
+def waiting(asked: Path, reply: Path) -> tuple[Sequence[str], Mapping[str, str]]:
+    """A runner that is begun without its task, as `runner --first` is."""
+    text = REPLY.dump_json(ANSWERED).decode()
+    command = [sys.executable, "-c", WAITING, str(asked), str(reply), text]
+    return command, {"PYTHONPATH": str(Path(__file__).resolve().parents[3])}
+
+
+def test_an_ncu_that_was_begun_takes_the_next_task(tmp_path: Path) -> None:
+    profiler, seen = NcuProfiler(ncu_double.install(tmp_path / "bin")), list[str]()
+
+    def turn(name: str) -> Callable[[], AbstractContextManager[None]]:
+        @contextmanager
+        def held() -> Iterator[None]:
+            seen.append(name)
+            yield
+
+        return held
+
+    begun = tmp_path / "begun"
+    profiler.begin(waiting, begun, alone=turn("alone"), beside=turn("beside"), at_once=True)
+    until = time.monotonic() + 30
+    while not (begun / "first" / "looked").exists() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert seen == ["beside"]
+    found = profiler.profile_task(
+        task(), runner(None, 1), tmp_path / "own", device="H200", sections="deciding"
+    )
+    assert isinstance(found, Profiled)
+    assert found.report == begun / "profile.ncu-rep"
+    assert seen == ["beside", "alone"]
+    again = profiler.profile_task(
+        task(), runner(ANSWERED), tmp_path / "own", device="H200", sections="deciding"
+    )
+    assert isinstance(again, Profiled)
+    assert again.report == tmp_path / "own" / "profile.ncu-rep"
+
+
+def test_an_ncu_that_was_begun_ends_without_a_task(tmp_path: Path) -> None:
+    profiler = NcuProfiler(ncu_double.install(tmp_path / "bin"))
+    profiler.begin(waiting, tmp_path / "begun")
+    profiler.close()
+    assert not (tmp_path / "begun" / "first" / "looked").exists()
+
+
+def test_one_that_was_begun_and_failed_is_started_again(tmp_path: Path) -> None:
+    profiler = NcuProfiler(ncu_double.install(tmp_path / "bin"))
+    profiler.begin(runner(None, 1), tmp_path / "begun")
+    found = profiler.profile_task(
+        task(), runner(ANSWERED), tmp_path / "own", device="H200", sections="deciding"
+    )
+    assert isinstance(found, Profiled)
+    assert found.report == tmp_path / "own" / "profile.ncu-rep"

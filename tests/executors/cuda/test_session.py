@@ -10,6 +10,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,7 @@ from cudaops.executors.cuda.protocol import (
     Task,
 )
 from cudaops.executors.cuda.session import RunnerSession, task_command
+from cudaops.executors.cuda.turns import GivenTurn
 from cudaops.executors.process import run_bounded
 from tests.executors.cuda.gpu_tasks import INPUT, QUICK, measure_task, run_task
 from tests.executors.cuda.scripted_gpu import BROKEN
@@ -355,6 +357,23 @@ def _once(driver: str, task: Task, folder: Path) -> tuple[int, Reply]:
     argv, env = task_command(driver, folder / "task.json", folder / "reply.json", environment=PATHS)
     done = run_bounded(argv, cwd=folder, timeout_s=30.0, env=env)
     return done.exit_code, REPLY.validate_json((folder / "reply.json").read_bytes())
+
+
+def test_a_runner_that_waits_for_its_task_lets_the_tool_see_a_kernel_first(tmp_path: Path) -> None:
+    first, asked = tmp_path / "first", tmp_path / "task.json"
+    first.mkdir()
+    argv, env = task_command(SCRIPTED, asked, tmp_path / "reply.json", environment=PATHS)
+
+    @contextmanager
+    def turn() -> Iterator[None]:
+        yield
+        asked.write_bytes(TASK.dump_json(run_task(tmp_path, "scale")))
+
+    with GivenTurn(first, turn):
+        done = run_bounded([*argv, "--first", str(first)], cwd=tmp_path, timeout_s=30.0, env=env)
+    assert done.exit_code == 0, done.stderr
+    reply = REPLY.validate_json((tmp_path / "reply.json").read_bytes())
+    assert isinstance(reply, RunReply)
 
 
 def test_one_task_from_a_file_for_tools_that_wrap_a_process(tmp_path: Path) -> None:
