@@ -28,6 +28,7 @@ from cudaops.problem.host_program import problem_program
 from cudaops.problem.reference import FIRST_SEED, Drawer, find_interpreter
 from cudaops.problem.torch_extension import open_torch
 from cudaops.program.compilation import read_compilation
+from cudaops.program.launches import launches_in_a_loop
 from cudaops.program.parse import load_program, require_kernels
 from cudaops.prompts.hints import plugged_hints
 from cudaops.recipes.registry import all_recipes
@@ -64,10 +65,18 @@ def make_executor(options: RunOptions, settings: Settings) -> Executor:
             clock_control=options.ncu_clock_control,
             capture_bytes=settings.capture_bytes,
         )
-        executor.profile_soon()
+        executor.profile_soon(warm=_repeats(Path(options.source)))
     executor.check_available()
     sweep(cache, settings.builds_bytes)
     return executor
+
+
+def _repeats(source: Path) -> bool:
+    """Whether a launch may follow itself; read again, and refused, by whoever needs the program."""
+    try:
+        return launches_in_a_loop(source.read_text("utf-8", "replace"))
+    except OSError:
+        return False
 
 
 def confine(options: RunOptions, settings: Settings) -> None:

@@ -286,3 +286,31 @@ def joined(text: str) -> str:
         first, last = lexed.tokens[close - 2].start, lexed.tokens[close].end
         edits.append(Edit(first, last, ">>>".ljust(last - first)))
     return plain_text(apply_edits(lexed.text, edits)) if edits else text
+
+
+def launches_in_a_loop(text: str) -> bool:
+    """Whether some `<<<` stands in a loop, as far as brackets tell: macros are not looked into."""
+    bodies: list[bool] = []
+    depth, head, begins = 0, -1, False
+    for token in lex(byte_text(text)).tokens:
+        word = token.text
+        if word in ("for", "while"):
+            head = depth
+        elif word == "(":
+            depth += 1
+        elif word == ")":
+            depth -= 1
+            if depth == head:
+                head, begins = -1, True
+        elif word == "do":
+            begins = True
+        elif word == "{":
+            bodies.append(begins)
+            begins = False
+        elif word == "}":
+            bodies = bodies[:-1]
+        elif word == ";" and head < 0:
+            begins = False
+        elif re.fullmatch(r"<<\s*<", word) and (begins or any(bodies)):
+            return True
+    return False

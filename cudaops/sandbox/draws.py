@@ -65,7 +65,7 @@ FEW_DRAWS = 3
 COMPENSATED_DRAWS = 6
 """In addition of one shape, of each of COMPENSATED_WAYS: twice as many as it takes to tell rounding
 from chance (`gates/domain.py`), since in some a size is another too."""
-MOST_PROBES = 160
+MOST_PROBES = 240
 MOST_RECORDED = 256
 """Other launches of the program that are looked at: what it does late, or seldom. A sort of 2^20
 numbers has 210 steps."""

@@ -337,9 +337,12 @@ class OracleBuilder:
                 self._skipped.append(SkippedInputs(kind, outputs))
                 continue
             self._is_new(kind, inputs)
-            if self._finite(outputs):
-                return self._exactly(kind, inputs, outputs)
-            made = self._in_places(self._with_wide(kind, inputs, outputs))
+            finite = self._finite(outputs)
+            with_wide = self._exactly if finite else self._with_wide
+            made = self._fit(with_wide(kind, inputs, outputs))
+            if isinstance(made, Reference) and finite:
+                return made
+            made = self._in_places(made) if isinstance(made, Reference) else made
             if isinstance(made, Reference):
                 self._beside_exact.append(made)
             else:
@@ -403,14 +406,21 @@ class OracleBuilder:
             return UNSETTLED
         finite = self._finite(outputs)
         if draw.kind == "exact_touched" and finite:
-            return self._exactly(draw.kind, inputs, outputs)
-        made = self._with_wide(draw.kind, inputs, outputs)
-        own = self._own_error(made)
-        if self._measurable and not own <= MAX_OWN_ERROR:
-            return f"the baseline is {own:.1e} away from its own run in double"
+            return self._fit(self._exactly(draw.kind, inputs, outputs))
+        made = self._fit(self._with_wide(draw.kind, inputs, outputs))
+        if isinstance(made, str):
+            return made
         if not finite:
             return self._in_places(made)
         return made._replace(is_zero=self._is_zero(outputs) and not self._captured_zero)
+
+    def _fit(self, made: Reference) -> Reference | str:
+        """A case on which rounding decides nothing; else why it is none. Differences of integers
+        may be zero that a division is by."""
+        own = self._own_error(made)
+        if self._measurable and not own <= MAX_OWN_ERROR:
+            return f"the baseline is {own:.1e} away from its own run in double"
+        return made
 
     def _in_places(self, made: Reference) -> Reference | str:
         """A case on which the baseline is not finite in places; why it proves nothing where it is

@@ -499,10 +499,11 @@ class CudaExecutor:
         """The compilers, the driver, and the profiler and checkers that are there."""
         return self.host.tools
 
-    def profile_soon(self) -> None:
-        """Start ncu while the GPU and the program are opened: most of a profile is its start."""
+    def profile_soon(self, *, warm: bool) -> None:
+        """Start ncu while the GPU and the program are opened: most of a profile is its start.
+        `warm`: whether the launch will be one on a warm L2; where it is not, ncu starts again."""
         if any(Path("/dev").glob("nvidia[0-9]*")):
-            self._profiler.begin(at_once=True)
+            self._profiler.begin(warm=warm, at_once=True)
 
     def close(self) -> None:
         """End every runner."""

@@ -28,7 +28,7 @@ from cudaops.errors import InputError
 from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.executors.cuda.gpu_lock import gpu_turn
 from cudaops.executors.cuda.host import GpuHost
-from cudaops.executors.cuda.ncu import NcuProfiler
+from cudaops.executors.cuda.ncu import CacheControl, NcuProfiler
 from cudaops.executors.cuda.ncu_sets import MOST_S, LaunchCost, Sections, affordable, profile_s
 from cudaops.executors.cuda.platform import NVIDIA
 from cudaops.executors.cuda.protocol import Buffer, FaultReply, ProfileTask, RunReply, RunTask, Side
@@ -64,6 +64,10 @@ MOST_LOADED_AGAIN_BYTES = 1 << 30
 """Buffers that are loaded once more for a second look at a launch's time. Chosen: half a second."""
 
 
+def _caches(*, warm: bool) -> CacheControl:
+    return "none" if warm else "all"
+
+
 class ProfiledPlan(NamedTuple):
     """A plan as sent to the runner, and its folder."""
 
@@ -91,9 +95,9 @@ class Profiler:
         self._times_us: dict[tuple[str, str], float] = {}
         """Of launches that have been measured, so that none is needed to know how long it takes."""
 
-    def begin(self, *, at_once: bool) -> None:
-        """Start ncu for the next profile, which finds it ready. `at_once`: see
-        `NcuProfiler.begin`."""
+    def begin(self, *, warm: bool, at_once: bool) -> None:
+        """Start ncu for the next profile, which finds it ready where its launch is one on a `warm`
+        L2 or not, as said here. `at_once`: see `NcuProfiler.begin`."""
         host = self._host
         if self._lasting is not None or host.driver != NVIDIA:
             return
@@ -101,6 +105,7 @@ class Profiler:
             host.task_command,
             host.scratch_folder / f"ncu-begun-{next(self._numbers)}",
             clock_control=host.clock_control,
+            cache_control=_caches(warm=warm),
             alone=lambda: gpu_turn(host.facts, alone=True),
             beside=lambda: gpu_turn(host.facts, alone=False),
             at_once=at_once,
@@ -232,6 +237,7 @@ class Profiler:
         task = ProfileTask(side=launched.side, buffers=launched.buffers, launch=number)
         what = f"{launched.compiled.key} {launched.workload.folder}"
         name = hashlib.sha256(what.encode()).hexdigest()[:12]
+        warm = launched.workload.l2_regime == "warm"
         outcome = self._ncu.profile_task(
             task,
             host.task_command,
@@ -239,7 +245,7 @@ class Profiler:
             device=host.device.name,
             workload=launched.workload.id,
             clock_control=host.clock_control,
-            cache_control="none" if launched.workload.l2_regime == "warm" else "all",
+            cache_control=_caches(warm=warm),
             sections=sections,
             sources=_sources(launched.compiled),
             timeout_s=launched.timeout_s,
@@ -250,7 +256,7 @@ class Profiler:
         if isinstance(outcome, NcuProblem):
             self._lasting = outcome if outcome.cause in LASTING else None
             return outcome
-        self.begin(at_once=False)
+        self.begin(warm=warm, at_once=False)
         return outcome.profile
 
     def _without_ncu(
