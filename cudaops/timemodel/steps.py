@@ -136,12 +136,12 @@ class Scheduler:
             draft.joins = True
             self._now = self._joined = home + 1
             self._shared_at = max(self._shared_at, home + 1)
-            if self._sinks:
-                self._sink(home + 1)
         name = self._written(op.statement)
         if name:
             self._values[name] = _Value(depth, home, 0.0 if op.loads else chain, waits)
         self._note(op, share, depth, name)
+        if self._sinks and op.mix in self._branching:
+            self._sink(home + 1)
 
     def _note(self, op: Op, share: float, step: int, name: str | None) -> None:
         """Keep track of the loads from global memory that nothing has read."""
@@ -160,7 +160,7 @@ class Scheduler:
     def _sink(self, step: int) -> None:
         """nvcc moves loads that are first read behind a branching call behind it, in the body of a
         loop; not in straight code, not guarded loads, not in a body that stores. Measured: SASS of
-        14 kernels that load four elements and then divide or take roots (nvcc 13.0.88, sm_90, nine
+        16 kernels that load four elements and then divide or take roots (nvcc 13.0.88, sm_90, nine
         of them on sm_80 too, 2026-12-01)."""
         for load in self._unread:
             source, draft = self._drafts[load.step], self._draft(step)
