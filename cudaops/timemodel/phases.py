@@ -200,7 +200,9 @@ def _stretch(
         joined = seen.instructions_per_block / max(seen.requests_per_block, 1e-9)
         return joined * min(share * lanes / max(seen.lanes, 1e-9), 1.0)
 
-    scheduler = Scheduler(function, sites, weight, aliasing, asked.branching)
+    back = run.head.index in run.nodes[-1].successors
+    sinks = back and not any(op.stores for node in run.nodes for op in node.ops)
+    scheduler = Scheduler(function, sites, weight, aliasing, asked.branching, sinks)
     ends = {n.index: n.ops[-1].statement for n in run.nodes if n.ops and n.ops[-1].kind == "branch"}
     for node in run.nodes:
         share = min(node.count / run.head.count, 1.0) if run.head.count else 0.0
@@ -232,7 +234,6 @@ def _stretch(
             LoopOverhead(merge, _loop_overhead(run), _carried_chain(run), behind),
         )  # fmt: skip
     repeats = per_warp / warps / factor
-    back = run.head.index in run.nodes[-1].successors
     return Stretch(tuple(steps), max(repeats, 1.0), warps * min(repeats, 1.0), turns_back=back)
 
 

@@ -145,6 +145,36 @@ def test_nothing_is_moved_past_a_call_that_branches(executor: CpuExecutor, case:
     assert of("1.0f / a[i + k * n]") > of("expf(a[i + k * n])") + 5 * 200
 
 
+WRITTEN_FIRST = """
+    __global__ void written_first(const float* __restrict__ a, float* b, int n) {
+      float sum = 0.0f;
+      #pragma unroll 1
+      for (int i = threadIdx.x; i < n; i += 128) {
+        FIRST
+        LATER
+      }
+      b[threadIdx.x] = sum;
+    }
+"""
+
+
+def test_loads_written_first_are_sunk_behind_a_call_that_branches(
+    executor: CpuExecutor, case: Made
+) -> None:
+    """In a loop's body nvcc (13.0.88, sm_90) makes the same code of both orders."""
+    loads = [f"float v{k} = a[i + {32 * k}];" for k in range(4)]
+
+    def of(work: str, first: bool) -> float:
+        works = [work.replace("V", f"v{k}") for k in range(4)]
+        pairs = [x for pair in zip(loads, works, strict=True) for x in pair]
+        source = WRITTEN_FIRST.replace("FIRST", " ".join(loads if first else pairs))
+        source = source.replace("LATER", " ".join(works) if first else "")
+        return cycles(executor, case(source, (1,), (32,), 1 << 12, {"n": 2048}, None, ("a", "b")))
+
+    chained = "sum = V / (sum + 1.0f);"
+    assert of(chained, True) == pytest.approx(of(chained, False), rel=0.05)
+
+
 def test_a_loop_is_unrolled_as_its_pragma_asks(executor: CpuExecutor, case: Made) -> None:
     source = """
         __global__ void loads(const float* __restrict__ a, float* b, int n) {
