@@ -18,7 +18,8 @@ from cudaops.executors.compare import same_contents, same_rows
 from cudaops.gates.accuracy import BufferAccuracy, buffer_accuracy
 from cudaops.gates.clocks import LAUNCH_GAP_US
 from cudaops.gates.correctness import in_any_order
-from cudaops.sandbox.oracle import Oracle, Reference, timed_references
+from cudaops.sandbox.oracle import Oracle, Reference
+from cudaops.sandbox.timed_references import timed_references
 
 LEAST_SEEN = 2
 """Samples on the captured inputs of a side that must have been looked at, both regimes together:

@@ -63,12 +63,6 @@ MAX_OWN_ERROR = 0.1
 that run computes something else, as where floats are read as the bits of integers. Chosen: far
 above the error of any sum that means something, far below that of unrelated numbers (about 1)."""
 
-MOST_ALTERNATIVES = 2
-"""Sets of inputs beside the captured ones that are launched between samples. Each takes device
-memory of the size of its inputs, and one more comparison a side."""
-LARGE_BYTES = 64 * 1024**2
-"""A workload that writes more has one: a comparison of so much takes seconds."""
-
 ReferenceBudget = Literal["full", "reduced", "minimal"]
 """Of a workload among those of its instance: `minimal`: it has the shape of an earlier one."""
 ENOUGH_CASES: dict[ReferenceBudget, int] = {"full": 5, "reduced": 3, "minimal": 2}
@@ -193,19 +187,6 @@ class Oracle(NamedTuple):
         exact = () if self.exact.kind == "captured" else (self.exact,)
         others = (one for one in self.perturbed if one.kind != "captured")
         return (self.captured, *exact, *others)
-
-
-def timed_references(oracle: Oracle) -> tuple[Reference, ...]:
-    """What timed launches are compared with, in the order of `TimedOutput.inputs`: the captured
-    inputs, then those of `Executor.measure_pair`'s `alternatives`.
-
-    A set on which the baseline leaves places unwritten is none of them: what stood there before a
-    timed launch is not what stood there when the reference was made.
-    """
-    written = sum(a.size_bytes for a in oracle.workload.allocations if a.role != "in")
-    alternatives = MOST_ALTERNATIVES if written <= LARGE_BYTES else 1
-    whole = [one for one in oracle.perturbed if not one.unwritten]
-    return (oracle.captured, *whole[:alternatives])
 
 
 class Baseline(NamedTuple):

@@ -50,11 +50,11 @@ from cudaops.sandbox.oracle import (
     Oracle,
     OracleBuilder,
     ReferenceBudget,
-    timed_references,
 )
 from cudaops.sandbox.preloaded import preloaded
 from cudaops.sandbox.program_runs import ProgramRuns, runs_ahead
 from cudaops.sandbox.roles import confirm_reproduces, refine_roles
+from cudaops.sandbox.timed_references import timed_references
 from cudaops.sandbox.values import value_summaries
 
 MOST_LINES = 8

@@ -21,7 +21,8 @@ from cudaops.executors.base import InputSet
 from cudaops.executors.cuda.executor import CudaExecutor
 from cudaops.gates.timed_outputs import timed_outputs_gate
 from cudaops.program.plans import baseline_plan, make_rewrite, resolve
-from cudaops.sandbox.oracle import Oracle, Reference, timed_references
+from cudaops.sandbox.oracle import Oracle, Reference
+from cudaops.sandbox.timed_references import timed_references
 from tests.executors.cases import Case, before, compiled, ran, run, vector_case
 from tests.standin.platform import STANDIN
 

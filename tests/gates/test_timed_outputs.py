@@ -14,7 +14,8 @@ from cudaops.domain.judgement import Comparison, Gate, Policy
 from cudaops.domain.workload import Allocation, Element, PointerArgument, Role, Workload
 from cudaops.executors.base import InputSet
 from cudaops.gates.timed_outputs import LEAST_SEEN, timed_outputs_gate
-from cudaops.sandbox.oracle import Oracle, Reference, timed_references
+from cudaops.sandbox.oracle import Oracle, Reference
+from cudaops.sandbox.timed_references import timed_references
 
 COUNT = 1000
 RIGHT = np.linspace(1, 2, COUNT, dtype=np.float32)

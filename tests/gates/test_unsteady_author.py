@@ -15,7 +15,8 @@ from cudaops.executors.cpu.executor import CpuExecutor
 from cudaops.gates.accuracy import BufferAccuracy
 from cudaops.gates.correctness import Subject, Verifier
 from cudaops.gates.timed_outputs import timed_outputs_gate
-from cudaops.sandbox.oracle import Oracle, Reference, timed_references
+from cudaops.sandbox.oracle import Oracle, Reference
+from cudaops.sandbox.timed_references import timed_references
 from cudaops.sandbox.workbench import Workbench
 from tests.gates.verification_bench import EACH, TIMEOUT_S, opened, oracle, verified
 

@@ -34,8 +34,8 @@ from cudaops.sandbox.oracle import (
     OracleBuilder,
     Reference,
     SkippedInputs,
-    timed_references,
 )
+from cudaops.sandbox.timed_references import timed_references
 from tests.executors.cases import array
 from tests.gates.verification_bench import (
     EACH,
