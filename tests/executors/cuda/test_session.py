@@ -367,7 +367,9 @@ def test_a_runner_that_waits_for_its_task_lets_the_tool_see_a_kernel_first(tmp_p
     @contextmanager
     def turn() -> Iterator[None]:
         yield
-        asked.write_bytes(TASK.dump_json(run_task(tmp_path, "scale")))
+        whole = tmp_path / "whole.json"
+        whole.write_bytes(TASK.dump_json(run_task(tmp_path, "scale")))
+        whole.rename(asked)  # the runner reads it as soon as it is there
 
     with GivenTurn(first, turn):
         done = run_bounded([*argv, "--first", str(first)], cwd=tmp_path, timeout_s=30.0, env=env)
